@@ -1,0 +1,49 @@
+PYTHON ?= python3
+BIN := .venv/bin
+ROUNDS ?= 5
+
+.DEFAULT_GOAL := help
+.PHONY: help setup peers check test fast soak demo bench pins clean
+
+help: ## these targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+
+setup: .venv/installed ## .venv with the package and everything its development needs
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv || { tests/peers/debian.sh python3-venv && $(PYTHON) -m venv .venv; }
+	$(BIN)/python -m pip install -q -c constraints.txt uv
+	$(BIN)/uv pip install -q --python $(BIN)/python -c constraints.txt -e '.[dev]'
+	@touch $@
+
+peers: ## kcat, strace and Apache Kafka's jars, which tests compare the log with
+	tests/peers/install.sh
+
+check: setup ## style, types and the direction of imports
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: setup peers check ## everything, as it runs before a change is accepted
+	$(BIN)/pytest --durations=15
+
+fast: setup ## the tests that need no other program, in under a minute
+	$(BIN)/pytest -n auto -m 'not peer and not spark and not slow' --durations=5
+
+soak: setup peers ## the slow tests again and again: make soak ROUNDS=20
+	for round in $$(seq $(ROUNDS)); do $(BIN)/pytest -m slow --durations=5 || exit 1; done
+
+demo: setup ## what there is to see; DEMO_ARGS=--headless runs it without a person
+	$(BIN)/python examples/demo.py $(DEMO_ARGS)
+
+bench: setup peers ## the log beside Apache Kafka, into bench/results/log.md
+	$(BIN)/penstock bench log
+
+pins: setup ## constraints.txt anew, with the newest versions
+	$(BIN)/uv pip compile -q --universal --upgrade --no-annotate --no-header \
+		--extra dev pyproject.toml -o constraints.txt
+
+clean: ## removes what the other targets made here
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	find src tests -name __pycache__ -prune -exec rm -rf {} +

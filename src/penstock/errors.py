@@ -1,0 +1,133 @@
+"""Every exception penstock raises on purpose.
+
+    PenstockError
+    ├── InvalidInput                a name, a setting or an argument that cannot be right
+    │   ├── InvalidTopic
+    │   ├── InvalidPolicy
+    │   └── InvalidDuration
+    └── LogError
+        ├── TopicNotFound
+        ├── TopicExists
+        ├── PartitionNotFound
+        ├── OffsetOutOfRange
+        ├── RecordTooLarge
+        ├── CorruptBatch            bytes that do not check out, with file and position
+        ├── StorageFailed           the disk refused: writes stop, reads go on
+        │   └── DiskFull
+        ├── LogLocked               another process owns the data folder
+        ├── LogClosed
+        ├── LogUnreachable
+        ├── GroupNotFound
+        ├── GroupNotEmpty
+        └── SequenceError           an idempotent producer's numbering does not fit
+            ├── OutOfOrderSequence
+            └── StaleProducerEpoch
+
+Each carries a hint: what to do about it.
+"""
+
+
+class PenstockError(Exception):
+    """The root of the tree. `str()` gives the message, then the hint on a line of its own."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
+
+
+class InvalidInput(PenstockError, ValueError):
+    pass
+
+
+class InvalidTopic(InvalidInput):
+    pass
+
+
+class InvalidPolicy(InvalidInput):
+    pass
+
+
+class InvalidDuration(InvalidInput):
+    pass
+
+
+class LogError(PenstockError):
+    pass
+
+
+class TopicNotFound(LogError):
+    pass
+
+
+class TopicExists(LogError):
+    pass
+
+
+class PartitionNotFound(LogError):
+    pass
+
+
+class OffsetOutOfRange(LogError):
+    """The offset asked for lies outside `start` (included) to `end` (excluded)."""
+
+    def __init__(self, message: str, *, start: int, end: int, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.start = start
+        self.end = end
+
+
+class RecordTooLarge(LogError):
+    pass
+
+
+class CorruptBatch(LogError):
+    """Bytes that do not check out; `file` and `position` say where they stand when they are on disk."""
+
+    def __init__(self, message: str, *, file: str = "", position: int = -1, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.file = file
+        self.position = position
+
+
+class StorageFailed(LogError):
+    pass
+
+
+class DiskFull(StorageFailed):
+    pass
+
+
+class LogLocked(LogError):
+    pass
+
+
+class LogClosed(LogError):
+    pass
+
+
+class LogUnreachable(LogError):
+    pass
+
+
+class GroupNotFound(LogError):
+    pass
+
+
+class GroupNotEmpty(LogError):
+    pass
+
+
+class SequenceError(LogError):
+    pass
+
+
+class OutOfOrderSequence(SequenceError):
+    pass
+
+
+class StaleProducerEpoch(SequenceError):
+    pass

@@ -1,0 +1,210 @@
+"""The compiled walks over the records of batches: where each field lies, and the copying of fields.
+
+Compiled code checks no index by itself, so each one is proven here. A walk carries a position and
+an end, reads a byte only where `position < end`, and on anything that does not fit goes to
+`end + 1`, from where nothing is read any more and where no sound record ends; one comparison at
+the end of a record then tells. Positions and sizes are kept as they were proven, and the copying
+uses nothing else, so that even a mapped file that changes meanwhile is not read out of bounds.
+
+The first call of a machine compiles, which takes seconds; the result is kept on disk and loaded by
+later processes. No kernel holds the interpreter's lock.
+"""
+
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar, cast
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Number = int | np.int64
+Bytes = NDArray[np.uint8]
+Numbers = NDArray[np.int64]
+Positions = NDArray[np.int32]  # the offsets of Arrow's binary and list arrays
+
+# What `index_records` is told of a batch, in a row of its frames.
+FRAME = ("body", "end", "base offset", "last delta", "base time", "max time", "stamped", "count")
+_BODY, _END, _BASE_OFFSET, _LAST_DELTA, _BASE_TIME, _MAX_TIME, _STAMPED, _COUNT = range(8)
+
+# What it notes of a record, in a column of its spans: where a field begins and its size, -1 for
+# none; where the headers begin and end, and how many there are.
+KEY, KEY_SIZE, VALUE, VALUE_SIZE, HEADERS, HEADERS_END, HEADER_COUNT = range(7)
+SPANS = 7
+
+# What `index_headers` notes of a header, in the same way.
+NAME, NAME_SIZE, CONTENT, CONTENT_SIZE = range(4)
+HEADER_SPANS = 4
+
+# What can be wrong with a record.
+FAULTS = (
+    "reaches beyond its batch",
+    "has fields that do not add up to its length",
+    "has an offset that does not follow the one before, or lies beyond its batch",
+    "has a timestamp beyond 64 bits",
+    "is followed by bytes that belong to no record",
+)
+_BEYOND, _FIELDS, _OFFSET, _TIME, _LEFTOVER = range(5)
+
+_LAST = np.int64(2**63 - 1)
+_FIRST = np.int64(-(2**63))
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _kernel(function: Callable[P, R]) -> Callable[P, R]:
+    # No kernel makes an array, and counting references to those it is given would double its time.
+    compiled = njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]
+    return cast(Callable[P, R], compiled(function))
+
+
+def _inlined(function: Callable[P, R]) -> Callable[P, R]:
+    return cast(Callable[P, R], njit(inline="always")(function))
+
+
+# Indexes are made unsigned, as otherwise each would be asked whether it counts from the end.
+
+
+@_inlined
+def _number(source: Bytes, position: Number, end: Number) -> tuple[Number, Number]:
+    """A zigzag-coded number of at most 64 bits, and the position after it."""
+    raw = np.uint64(0)
+    shift = np.uint64(0)
+    while position < end:
+        byte = np.uint64(source[np.uint64(position)])
+        position += 1
+        if shift == np.uint64(63) and byte > np.uint64(1):
+            break
+        raw |= (byte & np.uint64(0x7F)) << shift
+        if byte < np.uint64(0x80):
+            return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1)), position
+        shift += np.uint64(7)
+    return np.int64(0), end + 1
+
+
+@_inlined
+def _field(source: Bytes, position: Number, end: Number) -> tuple[Number, Number]:
+    """The size of a field, -1 for none, and the position of its first byte."""
+    size, position = _number(source, position, end)
+    if size < -1 or size > end - position:
+        return np.int64(0), end + 1
+    return size, position
+
+
+@_inlined
+def _fail(fault: Numbers, frame: int, record: Number, what: int) -> Number:
+    fault[0] = frame
+    fault[1] = record
+    fault[2] = what
+    return np.int64(-1)
+
+
+@_kernel
+def index_records(
+    source: Bytes,
+    frames: Numbers,
+    from_offset: int,
+    until_offset: int,
+    offsets: Numbers,
+    timestamps: Numbers,
+    spans: Numbers,
+    row: Number,
+    fault: Numbers,
+) -> Number:
+    """Notes the records from `from_offset` to before `until_offset`, in the columns from `row` on.
+
+    Returns the row after the last, or -1 when a record is at fault; `fault` then says in which
+    frame, which record, and what is wrong with it. The caller answers for a row for each record
+    that the frames count, for bodies that lie inside the source, and for base offsets to which
+    the last delta can be added.
+    """
+    for frame in range(frames.shape[0]):
+        position = frames[frame, _BODY]
+        batch_end = frames[frame, _END]
+        base_offset = frames[frame, _BASE_OFFSET]
+        last_delta = frames[frame, _LAST_DELTA]
+        base_time = frames[frame, _BASE_TIME]
+        max_time = frames[frame, _MAX_TIME]
+        stamped = frames[frame, _STAMPED] != 0
+        count = frames[frame, _COUNT]
+        previous = np.int64(-1)
+        for record in range(count):
+            size, position = _field(source, position, batch_end)
+            if position > batch_end or size < 0:
+                return _fail(fault, frame, record, _BEYOND)
+            end = position + size
+            time_delta, position = _number(source, position + 1, end)  # after unused attributes
+            offset_delta, position = _number(source, position, end)
+            key_size, key = _field(source, position, end)
+            value_size, value = _field(source, key + max(key_size, 0), end)
+            headers, position = _number(source, value + max(value_size, 0), end)
+            at = np.uint64(row)
+            spans[KEY, at] = key
+            spans[KEY_SIZE, at] = key_size
+            spans[VALUE, at] = value
+            spans[VALUE_SIZE, at] = value_size
+            spans[HEADERS, at] = position
+            spans[HEADERS_END, at] = end
+            spans[HEADER_COUNT, at] = headers
+            if headers < 0 or headers > end - position:
+                return _fail(fault, frame, record, _FIELDS)
+            for _ in range(headers):
+                name_size, position = _field(source, position, end)
+                if name_size < 0:
+                    return _fail(fault, frame, record, _FIELDS)
+                content_size, position = _field(source, position + name_size, end)
+                position += max(content_size, 0)
+            if position != end:
+                return _fail(fault, frame, record, _FIELDS)
+            if offset_delta <= previous or offset_delta > last_delta:
+                return _fail(fault, frame, record, _OFFSET)
+            previous = offset_delta
+            if stamped:
+                timestamps[at] = max_time
+            elif (time_delta > 0 and base_time > _LAST - time_delta) or (
+                time_delta < 0 and base_time < _FIRST - time_delta
+            ):
+                return _fail(fault, frame, record, _TIME)
+            else:
+                timestamps[at] = base_time + time_delta
+            offset = base_offset + offset_delta
+            offsets[at] = offset
+            if from_offset <= offset < until_offset:
+                row += 1
+        if position != batch_end:
+            return _fail(fault, frame, count - 1, _LEFTOVER)
+    return row
+
+
+@_kernel
+def index_headers(
+    source: Bytes, records: Numbers, lists: Positions, spans: Numbers, row: int, stop: int
+) -> None:
+    """Notes the headers of the records from `row` to before `stop`, which have these spans.
+
+    `lists` says to which columns of the headers' spans those of a record go.
+    """
+    for record in range(row, stop):
+        position = records[HEADERS, np.uint64(record)]
+        end = records[HEADERS_END, np.uint64(record)]
+        for header in range(lists[np.uint64(record)], lists[np.uint64(record + 1)]):
+            at = np.uint64(header)
+            name_size, name = _field(source, position, end)
+            content_size, content = _field(source, name + max(name_size, 0), end)
+            position = content + max(content_size, 0)
+            spans[NAME, at] = name
+            spans[NAME_SIZE, at] = name_size
+            spans[CONTENT, at] = content
+            spans[CONTENT_SIZE, at] = content_size
+
+
+@_kernel
+def copy_fields(
+    source: Bytes, starts: Numbers, places: Positions, out: Bytes, row: int, stop: int
+) -> None:
+    """Copies the fields from `row` to before `stop`, which begin at `starts`, to their places."""
+    for record in range(row, stop):
+        start = np.uint64(starts[np.uint64(record)])
+        place = np.uint64(places[np.uint64(record)])
+        for byte in range(np.uint64(places[np.uint64(record + 1)]) - place):
+            out[place + byte] = source[start + byte]

@@ -1,0 +1,94 @@
+"""A log's folder opened by this process: its topics, its journal, its identity."""
+
+import json
+import threading
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from penstock.errors import InvalidInput, LogClosed
+from penstock.log.owner import Ownership
+from penstock.log.storage.files import storage_error, write_atomically
+from penstock.log.storage.journal import Journal
+from penstock.log.topics import Topics
+
+FORMAT = 1
+IDENTITY_FILE = "log.json"
+SYNC_THREADS = 4  # a sync waits for the disk, not for a core
+PRODUCER_IDS_AT_ONCE = 1000
+PRODUCER_IDS_FILE = "producer-ids"
+
+
+class Engine:
+    def __init__(self, folder: Path | None) -> None:
+        """Takes the folder over and recovers it; None is a log in memory."""
+        self.folder = folder
+        self.ownership = None if folder is None else Ownership(folder)
+        self.closed = False
+        self._syncs = ThreadPoolExecutor(SYNC_THREADS, "penstock-sync")
+        try:
+            self.cluster_id = _identity(folder)
+            self.topics = Topics(folder, self._syncs)
+            self.journal = Journal(folder and folder / "journal", self._syncs)
+        except OSError as error:
+            self._let_go()
+            raise storage_error(error, f"opening the log in {folder}") from error
+        except BaseException:
+            self._let_go()
+            raise
+        self._id_lock = threading.Lock()
+        self._next_id = self._ids_end = _producer_ids_end(folder)
+
+    def new_producer_id(self) -> int:
+        """An id that no producer of this log ever had; waits for the disk once in a thousand."""
+        with self._id_lock:
+            if self._next_id == self._ids_end:
+                self._ids_end += PRODUCER_IDS_AT_ONCE
+                self._write_ids_end()
+            self._next_id += 1
+            return self._next_id - 1
+
+    def _write_ids_end(self) -> None:
+        if self.folder is not None:
+            try:
+                write_atomically(self.folder / PRODUCER_IDS_FILE, str(self._ids_end).encode())
+            except OSError as error:
+                raise storage_error(error, "reserving producer ids") from error
+
+    def check_open(self) -> None:
+        if self.closed:
+            raise LogClosed("this log was closed", hint="open it again with Log.open")
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self.topics.close()
+            self.journal.close()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self._syncs.shutdown()
+        if self.ownership is not None:
+            self.ownership.release()
+
+
+def _identity(folder: Path | None) -> str:
+    if folder is None:
+        return str(uuid.uuid4())
+    path = folder / IDENTITY_FILE
+    if path.exists():
+        facts = json.loads(path.read_text())
+        if facts.get("format") != FORMAT:
+            raise InvalidInput(
+                f"{folder} holds a log of format {facts.get('format')}, this is {FORMAT}",
+                hint="use the version of penstock that wrote it",
+            )
+        return str(facts["cluster_id"])
+    cluster_id = str(uuid.uuid4())
+    write_atomically(path, json.dumps({"format": FORMAT, "cluster_id": cluster_id}).encode())
+    return cluster_id
+
+
+def _producer_ids_end(folder: Path | None) -> int:
+    path = folder and folder / PRODUCER_IDS_FILE
+    return int(path.read_text()) if path and path.exists() else 1

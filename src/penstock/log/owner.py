@@ -1,0 +1,106 @@
+"""A data folder has one owner at a time, and its lock file says where to reach it."""
+
+import contextlib
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from penstock.clock import monotonic, sleep
+from penstock.errors import LogLocked, LogUnreachable
+from penstock.log.storage.files import storage_error
+
+LOCK_FILE = "lock"
+SERVER_LOG = "server.log"
+START_SECONDS = 20.0
+
+
+class Ownership:
+    """Held from construction to `release`, or to the end of the process, however it ends."""
+
+    def __init__(self, folder: Path) -> None:
+        """Makes the folder when it is missing. Raises LogLocked when another process owns it."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise storage_error(error, f"opening the log in {folder}") from error
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._fd)
+            owner = _read(folder)
+            where = f" at {owner['address']}" if owner.get("address") else ""
+            raise LogLocked(
+                f"{folder} is in use by process {owner.get('pid', 'unknown')}{where}",
+                hint="connect to that address, or stop the process first",
+            ) from None
+        self.announce(None)
+
+    def announce(self, address: str | None) -> None:
+        """Writes who owns the folder and, once it serves, where."""
+        content = json.dumps({"pid": os.getpid(), "address": address}).encode()
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, content, 0)
+
+    def release(self) -> None:
+        os.ftruncate(self._fd, 0)
+        os.close(self._fd)
+
+
+def _read(folder: Path) -> dict[str, str]:
+    with contextlib.suppress(OSError, ValueError):
+        facts = json.loads((folder / LOCK_FILE).read_text())
+        if isinstance(facts, dict):
+            return facts
+    return {}
+
+
+def find(folder: Path) -> str | None:
+    """The address of the server that owns this folder now, or None."""
+    try:
+        handle = os.open(folder / LOCK_FILE, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _read(folder).get("address")
+    finally:
+        os.close(handle)
+    return None
+
+
+def find_or_start(folder: Path, *, idle_exit: str = "60s") -> str:
+    """The address of the folder's server; one is started in the background when none runs.
+
+    A server started this way ends by itself when nobody has been connected for `idle_exit`. Its
+    messages are in `server.log` in the folder.
+    """
+    address = find(folder)
+    if address is not None:
+        return address
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "penstock", "log", "serve", "--data", str(folder)]
+    with (folder / SERVER_LOG).open("ab") as messages:
+        child = subprocess.Popen(
+            [*command, "--listen", "127.0.0.1:0", "--idle-exit", idle_exit],
+            stdin=subprocess.DEVNULL,
+            stdout=messages,
+            stderr=messages,
+            start_new_session=True,
+        )
+    deadline = monotonic() + START_SECONDS
+    while monotonic() < deadline:
+        address = find(folder)
+        if address is not None:
+            return address
+        if child.poll() is not None and find(folder) is None:
+            break
+        sleep(0.01)
+    raise LogUnreachable(
+        f"the log server for {folder} did not start",
+        hint=f"see {folder / SERVER_LOG}, or run: penstock log serve --data {folder}",
+    )

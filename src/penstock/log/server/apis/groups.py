@@ -1,0 +1,230 @@
+"""Group membership on the wire: finding the coordinator, joining, staying, leaving, looking."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from penstock.log.groups.group import Group, State
+from penstock.log.groups.messages import Join, JoinAnswer, Sync, SyncAnswer
+from penstock.log.server.call import Call, api
+
+Answer = TypeVar("Answer")
+
+GROUP, TRANSACTION = 0, 1
+CLASSIC = "classic"
+# Reading, deleting and describing, as bits: there are no rights to lack.
+EVERY_OPERATION = 1 << 3 | 1 << 6 | 1 << 8
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+async def answered(ask: Callable[[Callable[[Answer], None]], None]) -> Answer:
+    """What `ask` passes to the callback that it is given, now or later."""
+    future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    def answer(given: Answer) -> None:
+        if not future.done():  # The client may have gone meanwhile.
+            future.set_result(given)
+
+    ask(answer)
+    return await future
+
+
+@api(10, "find_coordinator", 0, 6)
+def find_coordinator(call: Call) -> Any:
+    request = call.request
+    kind = getattr(request, "key_type", GROUP)
+    host, port = call.broker.advertised
+    if kind == GROUP:
+        found = {"error_code": ErrorCode.none, "error_message": None}
+        found |= {"node_id": call.broker.node_id, "host": host, "port": port}
+    else:
+        found = {"error_code": ErrorCode.invalid_request, "error_message": "no such coordinator"}
+        found |= {"node_id": -1, "host": "", "port": -1}
+    if kind == TRANSACTION:
+        # Clients ask again and again after most errors; this one ends their attempt.
+        found["error_code"] = ErrorCode.transactional_id_authorization_failed
+        found["error_message"] = "this log has no transactions yet: leave out transactional.id"
+    if call.version < 4:
+        return call.response(**found)
+    keys = request.coordinator_keys
+    return call.response(
+        coordinators=tuple(call.entity("Coordinator", key=key, **found) for key in keys)
+    )
+
+
+@api(11, "join_group", 0, 9)
+async def join_group(call: Call) -> Any:
+    request = call.request
+    rebalance = getattr(request, "rebalance_timeout", request.session_timeout)
+    join = Join(
+        member_id=request.member_id,
+        instance_id=getattr(request, "group_instance_id", None),
+        client_id=call.client_id,
+        client_host=call.client_host,
+        session_ms=request.session_timeout // _MILLISECOND,
+        rebalance_ms=max(rebalance // _MILLISECOND, 0),
+        protocol_type=request.protocol_type,
+        protocols={each.name: each.metadata for each in request.protocols},
+        takes_id=call.version >= 4,
+        skips_assignment=call.version >= 9,
+    )
+    groups = call.broker.groups
+    joined: JoinAnswer = await answered(lambda answer: groups.join(request.group_id, join, answer))
+    return call.response(
+        error_code=joined.error,
+        generation_id=joined.generation,
+        protocol_type=joined.protocol_type,
+        protocol_name=joined.protocol if call.version >= 7 else joined.protocol or "",
+        leader=joined.leader,
+        skip_assignment=joined.skip_assignment,
+        member_id=joined.member_id,
+        members=tuple(
+            call.entity(
+                "JoinGroupResponseMember",
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                metadata=member.part,
+            )
+            for member in joined.members
+        ),
+    )
+
+
+@api(14, "sync_group", 0, 5)
+async def sync_group(call: Call) -> Any:
+    request = call.request
+    sync = Sync(
+        member_id=request.member_id,
+        instance_id=getattr(request, "group_instance_id", None),
+        generation=request.generation_id,
+        assignments={each.member_id: each.assignment for each in request.assignments},
+        protocol_type=getattr(request, "protocol_type", None),
+        protocol=getattr(request, "protocol_name", None),
+    )
+    groups = call.broker.groups
+    synced: SyncAnswer = await answered(lambda answer: groups.sync(request.group_id, sync, answer))
+    return call.response(
+        error_code=synced.error,
+        protocol_type=synced.protocol_type,
+        protocol_name=synced.protocol,
+        assignment=synced.assignment,
+    )
+
+
+@api(12, "heartbeat", 0, 4)
+def heartbeat(call: Call) -> Any:
+    request = call.request
+    instance_id = getattr(request, "group_instance_id", None)
+    error = call.broker.groups.heartbeat(
+        request.group_id, request.member_id, instance_id, request.generation_id
+    )
+    return call.response(error_code=error)
+
+
+@api(13, "leave_group", 0, 5)
+def leave_group(call: Call) -> Any:
+    request = call.request
+    if call.version < 3:
+        error, errors = call.broker.groups.leave(request.group_id, [(request.member_id, None)])
+        return call.response(error_code=errors[0] if errors else error)
+    leaving = [(each.member_id, each.group_instance_id) for each in request.members]
+    error, errors = call.broker.groups.leave(request.group_id, leaving)
+    return call.response(
+        error_code=error,
+        members=tuple(
+            call.entity(
+                "MemberResponse",
+                member_id=member_id,
+                group_instance_id=instance_id,
+                error_code=member_error,
+            )
+            for (member_id, instance_id), member_error in zip(leaving, errors, strict=bool(errors))
+        ),
+    )
+
+
+@api(16, "list_groups", 0, 5)
+def list_groups(call: Call) -> Any:
+    states = {state.lower() for state in getattr(call.request, "states_filter", ())}
+    types = {kind.lower() for kind in getattr(call.request, "types_filter", ())}
+    return call.response(
+        error_code=ErrorCode.none,
+        groups=tuple(
+            call.entity(
+                "ListedGroup",
+                group_id=group.name,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.value,
+                group_type=CLASSIC,
+            )
+            for group in call.broker.groups.groups()
+            if (not states or group.state.lower() in states) and (not types or CLASSIC in types)
+        ),
+    )
+
+
+@api(15, "describe_groups", 0, 6)
+def describe_groups(call: Call) -> Any:
+    return call.response(groups=tuple(_describe(call, name) for name in call.request.groups))
+
+
+def _describe(call: Call, name: str) -> Any:
+    group = call.broker.groups.find(name)
+    if group is None:
+        missing = call.version >= 6
+        return call.entity(
+            "DescribedGroup",
+            error_code=ErrorCode.group_id_not_found if missing else ErrorCode.none,
+            error_message=f"there is no group {name!r}" if missing else None,
+            group_id=name,
+            group_state=State.DEAD.value,
+            protocol_type="",
+            protocol_data="",
+            members=(),
+        )
+    allowed = {}
+    if getattr(call.request, "include_authorized_operations", False):
+        allowed["authorized_operations"] = EVERY_OPERATION
+    # Before it is stable, what members subscribed to and were assigned does not hold yet.
+    protocol = group.protocol if group.state is State.STABLE else None
+    return call.entity(
+        "DescribedGroup",
+        error_code=ErrorCode.none,
+        error_message=None,
+        group_id=name,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol or "",
+        members=_described_members(call, group, protocol),
+        **allowed,
+    )
+
+
+def _described_members(call: Call, group: Group, protocol: str | None) -> tuple[Any, ...]:
+    return tuple(
+        call.entity(
+            "DescribedGroupMember",
+            member_id=member.id,
+            group_instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            member_metadata=member.protocols[protocol] if protocol else b"",
+            member_assignment=member.assignment if protocol else b"",
+        )
+        for member in group.members
+    )
+
+
+@api(42, "delete_groups", 0, 2)
+async def delete_groups(call: Call) -> Any:
+    groups = call.broker.groups
+
+    async def delete(name: str) -> Any:
+        error: ErrorCode = await answered(lambda answer: groups.delete(name, answer))
+        return call.entity("DeletableGroupResult", group_id=name, error_code=error)
+
+    results = await asyncio.gather(*(delete(name) for name in call.request.groups_names))
+    return call.response(results=tuple(results))

@@ -1,0 +1,81 @@
+"""Files as the log needs them: replaced whole or not at all, and closed when their last reader goes."""
+
+import contextlib
+import errno
+import os
+import tempfile
+from pathlib import Path
+
+from penstock.errors import DiskFull, StorageFailed
+
+
+class OpenFile:
+    """A file descriptor that closes with its last reference.
+
+    A fetch under way, or a sync on another thread, may outlive the segment that retention deletes;
+    an explicit close would hand its descriptor number to somebody else's file.
+    """
+
+    __slots__ = ("fd", "path")
+
+    def __init__(self, path: Path | None) -> None:
+        """Opens or makes the file; no path means a file in memory."""
+        self.path = path
+        if path is not None:
+            self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        elif hasattr(os, "memfd_create"):
+            self.fd = os.memfd_create("penstock")
+        else:
+            handle, name = tempfile.mkstemp()
+            os.unlink(name)
+            self.fd = handle
+
+    def fileno(self) -> int:
+        return self.fd
+
+    @property
+    def name(self) -> str:
+        return str(self.path) if self.path else "(memory)"
+
+    def size(self) -> int:
+        return os.fstat(self.fd).st_size
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError, AttributeError):
+            os.close(self.fd)
+
+
+def storage_error(error: OSError, doing: str) -> StorageFailed:
+    """The error for people: what the log was doing, what the system said, what to do."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(
+            f"the disk is full: {doing}",
+            hint="free some space or lower the topics' retention; writing goes on by itself then",
+        )
+    return StorageFailed(
+        f"the disk failed ({error.strerror}): {doing}",
+        hint="nothing acknowledged is lost; look at the disk, then restart the log, which checks it",
+    )
+
+
+def sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """The file has the old content or the new one, whenever the power goes."""
+    fresh = path.with_name(path.name + ".new")
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(handle, view) :]
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    os.replace(fresh, path)
+    sync_folder(path.parent)

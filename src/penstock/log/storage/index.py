@@ -1,0 +1,111 @@
+"""Where batches stand in a segment: one entry for every few kilobytes, by offset and by time.
+
+The index is derived from the segment. It is written when the segment is closed and believed only
+if its checksum fits and it speaks of a segment of exactly this size; otherwise it is built again.
+"""
+
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from pathlib import Path
+
+from crc32c import crc32c
+
+from penstock.events.batch import BatchHeader
+from penstock.log.storage.files import write_atomically
+
+INTERVAL_BYTES = 4096
+
+_MAGIC = b"PSIX\x00\x00\x00\x01"
+_HEAD = struct.Struct("<8sIqqqqqq")  # magic, crc, then the summary and the number of entries
+
+
+
+
+class Index:
+    def __init__(self) -> None:
+        self._offsets = array("q")
+        self._positions = array("q")
+        self._times = array("q")  # the highest timestamp of all batches before the entry's
+        self.max_timestamp = -1
+        self.max_timestamp_position = 0
+
+    def note(
+        self, header: BatchHeader, base_offset: int, position: int, *, anchor: bool = False
+    ) -> None:
+        """Takes notice of a batch at `position`, each in order; an anchor gets an entry for sure."""
+        if anchor or not self._positions or position - self._positions[-1] >= INTERVAL_BYTES:
+            self._offsets.append(base_offset)
+            self._positions.append(position)
+            self._times.append(self.max_timestamp)
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self.max_timestamp_position = position
+
+    def before_offset(self, offset: int) -> int:
+        """The position of an indexed batch that begins at or before `offset`."""
+        entry = bisect_right(self._offsets, offset) - 1
+        return self._positions[entry] if entry >= 0 else 0
+
+    def before_time(self, timestamp: int) -> int:
+        """A position before which every record is older than `timestamp`."""
+        entry = bisect_left(self._times, timestamp) - 1
+        return self._positions[entry] if entry >= 0 else 0
+
+    def boundary(self, position: int) -> tuple[int, int]:
+        """Position and base offset of the last indexed batch at or before `position`."""
+        entry = bisect_right(self._positions, position) - 1
+        return self._positions[entry], self._offsets[entry]
+
+    def save(self, path: Path, base_offset: int, next_offset: int, size: int) -> None:
+        body = self._offsets.tobytes() + self._positions.tobytes() + self._times.tobytes()
+        facts = (
+            next_offset,
+            size,
+            self.max_timestamp,
+            self.max_timestamp_position,
+            base_offset,
+            len(self._offsets),
+        )
+        crc = crc32c(body, crc32c(struct.pack("<6q", *facts)))
+        write_atomically(path, _HEAD.pack(_MAGIC, crc, *facts) + body)
+
+
+def read_max_timestamp(path: Path, size: int) -> int | None:
+    """The highest timestamp of a closed segment, from the head of its index alone."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD.size)
+    except OSError:
+        return None
+    if len(head) < _HEAD.size:
+        return None
+    magic, _, _, stated_size, max_timestamp, *_ = _HEAD.unpack(head)
+    return max_timestamp if (magic, stated_size) == (_MAGIC, size) else None
+
+
+def load_index(path: Path, base_offset: int, size: int) -> tuple[Index, int] | None:
+    """The index and the segment's next offset; None when there is none that fits."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    if len(content) < _HEAD.size:
+        return None
+    magic, crc, *facts = _HEAD.unpack_from(content)
+    body = content[_HEAD.size :]
+    next_offset, stated_size, max_timestamp, max_position, stated_base, count = facts
+    fits = (
+        magic == _MAGIC
+        and (stated_base, stated_size) == (base_offset, size)
+        and len(body) == 24 * count
+        and crc32c(body, crc32c(struct.pack("<6q", *facts))) == crc
+    )
+    if not fits:
+        return None
+    index = Index()
+    index._offsets.frombytes(body[: 8 * count])
+    index._positions.frombytes(body[8 * count : 16 * count])
+    index._times.frombytes(body[16 * count :])
+    index.max_timestamp, index.max_timestamp_position = max_timestamp, max_position
+    return index, next_offset

@@ -1,0 +1,328 @@
+"""One partition: a sequence of segments, appended at the end, read anywhere, forgotten at the start.
+
+Appending writes; acknowledging waits for the sync. One `fdatasync` covers every append before it
+(group commit), and only what is synced can be read: `end_offset` is the durable end.
+"""
+
+import logging
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Executor
+from operator import attrgetter
+from pathlib import Path
+from typing import NamedTuple
+
+from penstock.clock import now_ms
+from penstock.errors import OffsetOutOfRange, RecordTooLarge, StorageFailed
+from penstock.events.batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    Buffer,
+    check_produced,
+    stamp,
+    with_append_time,
+)
+from penstock.log.policy import TopicPolicy
+from penstock.log.storage.files import storage_error, write_atomically
+from penstock.log.storage.producers import Producers
+from penstock.log.storage.published import Published
+from penstock.log.storage.recovery import PRODUCERS_FILE, open_segments
+from penstock.log.storage.segment import LEADER_EPOCH, Segment, Slice
+
+Done = Callable[[Exception | None], None]
+WARM_INDEXES = 8
+log = logging.getLogger(__name__)
+_base = attrgetter("base_offset")
+
+
+class Appended(NamedTuple):
+    """`append_time` is -1 where records keep their producer's time."""
+
+    base_offset: int
+    next_offset: int
+    append_time: int
+
+
+class Partition:
+    def __init__(
+        self, folder: Path | None, topic: str, index: int, policy: TopicPolicy, syncs: Executor
+    ) -> None:
+        in_memory = policy.durability == "memory" or folder is None
+        self.topic = topic
+        self.index = index
+        self.policy = policy
+        self.failure: StorageFailed | None = None
+        self._folder = None if in_memory else folder
+        self._syncs = syncs
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[int, Done]] = []
+        self._watchers: list[Callable[[], None]] = []
+        self._syncing = False
+        self._unsynced: list[Segment] = []
+        self._warm: OrderedDict[int, Segment] = OrderedDict()
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        self._published = Published(folder, in_memory=in_memory)
+        self._producers = Producers()
+        self.recovery = open_segments(self._folder, self._published.durable, self._producers)
+        # Replaced, never changed, so that readers need no lock.
+        self.segments = self.recovery.segments
+        self._durable = (self._active, self._active.size)
+        self.next_offset = self.end_offset = self._active.next_offset
+        self.start_offset = max(self.segments[0].base_offset, self._published.start)
+        self._published.end(self.end_offset)
+
+    @property
+    def _active(self) -> Segment:
+        return self.segments[-1]
+
+    @property
+    def size(self) -> int:
+        """Bytes in all segments."""
+        return sum(segment.size for segment in self.segments)
+
+    # Appending
+
+    def append(self, data: memoryview) -> Appended:
+        """Writes the batches a producer sent; they are durable once `when_durable` says so.
+
+        Raises CorruptBatch, RecordTooLarge, SequenceError or StorageFailed, and then nothing of
+        `data` is stored.
+        """
+        headers = self._admit(data)
+        with self._lock:
+            if self.failure:
+                raise self.failure
+            if headers[0].producer_id >= 0:
+                known = self._producers.check(headers[0])
+                if known:
+                    return Appended(known.base_offset, known.last_offset + 1, known.append_time)
+            now = now_ms()
+            try:
+                if self._is_full(len(data), now):
+                    self._roll(now)
+                return self._write(data, headers, now)
+            except OSError as error:
+                raise storage_error(error, f"appending to {self.topic}/{self.index}") from error
+
+    def _admit(self, data: memoryview) -> list[BatchHeader]:
+        headers: list[BatchHeader] = []
+        at = 0
+        while at < len(data) or not headers:
+            header = check_produced(data, at)
+            if header.size > self.policy.max_message_bytes:
+                raise RecordTooLarge(
+                    f"a batch of {header.size} bytes, {self.topic} takes "
+                    f"{self.policy.max_message_bytes}",
+                    hint="raise the topic's max.message.bytes or send smaller batches",
+                )
+            headers.append(header)
+            at += header.size
+        return headers
+
+    def _write(self, data: memoryview, headers: list[BatchHeader], now: int) -> Appended:
+        append_time = now if self.policy.message_timestamp_type == "LogAppendTime" else -1
+        segment, at, offset = self._active, 0, self.next_offset
+        pieces: list[Buffer] = []
+        for header in headers:
+            pieces.append(stamp(offset, header.length, LEADER_EPOCH))
+            if append_time < 0:
+                pieces.append(data[at + 16 : at + header.size])
+            else:
+                pieces.append(with_append_time(data, header, at, append_time))
+                pieces.append(data[at + HEADER_BYTES : at + header.size])
+            offset += header.last_offset_delta + 1
+            at += header.size
+        position = segment.size
+        segment.write(pieces)
+        base = offset = self.next_offset
+        for header in headers:
+            stored = header if append_time < 0 else header._replace(max_timestamp=append_time)
+            segment.index.note(stored, offset, position)
+            if header.producer_id >= 0:
+                self._producers.note(header, offset, append_time, now)
+            position += header.size
+            offset += header.last_offset_delta + 1
+        segment.next_offset = self.next_offset = offset
+        if self.policy.durability != "fsync":
+            self._advance(offset, segment, segment.size)
+        return Appended(base, offset, append_time)
+
+    def _is_full(self, size: int, now: int) -> bool:
+        active, policy = self._active, self.policy
+        if not active.size:
+            active.began_ms = now
+            return False
+        return (
+            active.size + size > policy.segment_bytes or now - active.began_ms >= policy.segment_ms
+        )
+
+    def _roll(self, now: int) -> None:
+        closed, fresh = self._active, Segment(self._folder, self.next_offset)
+        self.segments = [*self.segments, fresh]
+        if self._folder is None:
+            return
+        if self.policy.durability == "fsync":
+            self._unsynced.append(closed)
+        self._syncs.submit(self._settle, closed, self._producers.dump(self.next_offset, now))
+
+    def _settle(self, closed: Segment, producers: bytes) -> None:
+        """Writes down what is derived from a closed segment; without it, opening takes longer."""
+        try:
+            closed.save_index()
+            if self._folder is not None:
+                write_atomically(self._folder / PRODUCERS_FILE, producers)
+        except OSError as error:
+            log.warning("%s/%s: no index written: %s", self.topic, self.index, error)
+
+    # Durability
+
+    def when_durable(self, offset: int, done: Done) -> None:
+        """Calls `done` once everything before `offset` is synced, or with what prevents it.
+
+        `done` may be called at once, or later on another thread.
+        """
+        with self._lock:
+            if self.end_offset < offset and not self.failure:
+                self._waiting.append((offset, done))
+                if not self._syncing:
+                    self._syncing = True
+                    self._syncs.submit(self._sync)
+                return
+        done(self.failure if self.end_offset < offset else None)
+
+    def _sync(self) -> None:
+        more = True
+        while more:
+            with self._lock:
+                target, segment, size = self.next_offset, self._active, self._active.size
+                earlier, self._unsynced = self._unsynced, []
+            failure: StorageFailed | None = None
+            try:
+                for closed in earlier:
+                    closed.sync()
+                segment.sync()
+            except OSError as error:
+                # What a failed sync left in memory may never reach the disk, and a second one
+                # may claim that it did. So there is no second one.
+                failure = storage_error(error, f"syncing {self.topic}/{self.index}")
+                log.error("%s/%s takes no more writes: %s", self.topic, self.index, error)
+            with self._lock:
+                if failure:
+                    self.failure = failure
+                    ready, self._waiting = self._waiting, []
+                else:
+                    self._advance(target, segment, size)
+                    ready = [wait for wait in self._waiting if wait[0] <= target]
+                    self._waiting = [wait for wait in self._waiting if wait[0] > target]
+                self._syncing = more = bool(self._waiting)
+            for _, done in ready:
+                done(failure)
+
+    def _advance(self, offset: int, segment: Segment, size: int) -> None:
+        self._durable = (segment, size)  # before the offset, which readers look at first
+        self.end_offset = offset
+        self._published.end(offset)
+        watchers, self._watchers = self._watchers, []
+        for wake in watchers:
+            wake()
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        """Calls `wake` once, on any thread, when more can be read. It must not block."""
+        with self._lock:
+            self._watchers.append(wake)
+
+    def unwatch(self, wake: Callable[[], None]) -> None:
+        with self._lock:
+            if wake in self._watchers:
+                self._watchers.remove(wake)
+
+    # Reading
+
+    def slice(self, offset: int, max_bytes: int) -> Slice | None:
+        """Whole batches from the one that holds `offset` on, at least one; None at the end.
+
+        Raises OffsetOutOfRange, and CorruptBatch where the bytes are damaged.
+        """
+        self.check_offset(offset)
+        if offset == self.end_offset:
+            return None
+        durable, durable_size = self._durable
+        segment = self._segment_of(offset)
+        return segment.slice(offset, max_bytes, durable_size if segment is durable else segment.size)
+
+    def check_offset(self, offset: int) -> None:
+        if not self.start_offset <= offset <= self.end_offset:
+            raise OffsetOutOfRange(
+                f"{self.topic}/{self.index} holds offsets {self.start_offset} to "
+                f"{self.end_offset}, not {offset}",
+                start=self.start_offset,
+                end=self.end_offset,
+                hint="read from the start or from the end",
+            )
+
+    def _segment_of(self, offset: int) -> Segment:
+        segments = self.segments
+        segment = segments[bisect_right(segments, offset, key=_base) - 1]
+        if segment is not self._active:
+            self._keep_warm(segment)
+        return segment
+
+    def _keep_warm(self, segment: Segment) -> None:
+        """Bounds the memory that indexes of closed segments take while somebody reads them all."""
+        self._warm[segment.base_offset] = segment
+        self._warm.move_to_end(segment.base_offset)
+        if len(self._warm) > WARM_INDEXES:
+            self._warm.popitem(last=False)[1].drop_index()
+
+    # The start
+
+    def forget_before(self, offset: int) -> int:
+        """Moves the start up to `offset` at most and deletes the segments before it.
+
+        Returns how many segments went. Readers that hold one keep reading it.
+        """
+        with self._lock:
+            offset = min(offset, self.end_offset)
+            if offset <= self.start_offset:
+                return 0
+            try:
+                self._published.begin(offset)
+            except OSError as error:
+                raise storage_error(error, f"trimming {self.topic}/{self.index}") from error
+            self.start_offset = offset
+            gone = [s for s in self.segments[:-1] if s.next_offset <= offset]
+            self.segments = self.segments[len(gone) :]
+        for segment in gone:
+            self._warm.pop(segment.base_offset, None)
+            segment.remove()
+        return len(gone)
+
+    def abandon(self) -> None:
+        """The topic is deleted: whoever waits here is told, and nothing more is written."""
+        with self._lock:
+            self.failure = StorageFailed(f"topic {self.topic} was deleted")
+            waiting, self._waiting = self._waiting, []
+            watchers, self._watchers = self._watchers, []
+        for _, done in waiting:
+            done(self.failure)
+        for wake in watchers:
+            wake()
+
+    def close(self) -> None:
+        """Syncs and writes the indexes, so that the next opening need not look at the batches."""
+        with self._lock:
+            if self._folder is None or self.failure:
+                return
+            try:
+                for segment in (*self._unsynced, self._active):
+                    segment.sync()
+                self._unsynced = []
+                self._active.save_index()
+                dump = self._producers.dump(self.next_offset, now_ms())
+                write_atomically(self._folder / PRODUCERS_FILE, dump)
+                self._advance(self.next_offset, self._active, self._active.size)
+            except OSError as error:
+                log.error("%s/%s did not close cleanly: %s", self.topic, self.index, error)

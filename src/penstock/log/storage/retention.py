@@ -1,0 +1,33 @@
+"""The bounded buffer: old segments go when a topic's time or bytes are used up."""
+
+from penstock.log.policy import FOREVER
+from penstock.log.storage.partition import Partition
+
+
+def expire(partition: Partition, now: int) -> int:
+    """Deletes whole segments from the start, never the active one; returns how many."""
+    return partition.forget_before(max(_start_by_time(partition, now), _start_by_bytes(partition)))
+
+
+def _start_by_time(partition: Partition, now: int) -> int:
+    if partition.policy.retention_ms == FOREVER:
+        return 0
+    oldest = now - partition.policy.retention_ms
+    start = 0
+    for segment in partition.segments[:-1]:
+        if segment.max_timestamp >= oldest:
+            break
+        start = segment.next_offset
+    return start
+
+
+def _start_by_bytes(partition: Partition) -> int:
+    if partition.policy.retention_bytes == FOREVER:
+        return 0
+    excess, start = partition.size - partition.policy.retention_bytes, 0
+    for segment in partition.segments[:-1]:
+        excess -= segment.size
+        if excess < 0:
+            break
+        start = segment.next_offset
+    return start

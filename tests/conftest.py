@@ -1,0 +1,62 @@
+"""Fixtures for the servers and programs that tests need, and the profiles of hypothesis."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from hypothesis import settings
+
+from penstock.testing import KafkaProcess, LogServerProcess, kafka_missing
+
+IN_CI = os.environ.get("CI") == "true"
+
+# No deadline: how long one example takes says more about the machine than about the code.
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("here", deadline=None)
+settings.load_profile("ci" if IN_CI else "here")
+
+
+def without_peer(reason: str) -> NoReturn:
+    """Skips the test on a person's machine; in CI, where every peer must be there, fails it."""
+    if IN_CI:
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Whoever asks for a peer is marked as needing one, so that `make fast` leaves it out.
+    for item in items:
+        if {"kafka", "require_program"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.peer)
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaProcess]:
+    """One Apache Kafka for the whole run: tests keep apart by the names of their topics."""
+    if missing := kafka_missing():
+        without_peer(missing)
+    with KafkaProcess() as server:
+        yield server
+
+
+@pytest.fixture
+def log_server(tmp_path: Path) -> Iterator[LogServerProcess]:
+    with LogServerProcess(tmp_path / "data") as server:
+        yield server
+
+
+@pytest.fixture
+def require_program() -> Callable[[str], str]:
+    """Gives the path of a program, or skips the test where there is none."""
+
+    def path_of(name: str) -> str:
+        path = shutil.which(name)
+        if path is None:
+            without_peer(f"{name} is not installed")
+        return path
+
+    return path_of
