@@ -85,7 +85,7 @@ class RecordTooLarge(LogError):
 
 
 class CorruptBatch(LogError):
-    """Bytes that do not check out; `file` and `position` say where they stand when they are on disk."""
+    """Bytes that do not check out; `file` and `position` say where, when they are on disk."""
 
     def __init__(self, message: str, *, file: str = "", position: int = -1, hint: str = "") -> None:
         super().__init__(message, hint=hint)

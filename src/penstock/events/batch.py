@@ -60,7 +60,7 @@ class BatchHeader(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int
+    records: int
 
     @property
     def size(self) -> int:
@@ -109,9 +109,9 @@ def check_produced(data: memoryview, at: int = 0) -> BatchHeader:
     the end; a compressed one is not opened here, and its readers check their own bounds.
     """
     header = check_batch(data, at)
-    if header.count < 1 or header.last_offset_delta != header.count - 1:
+    if header.records < 1 or header.last_offset_delta != header.records - 1:
         raise CorruptBatch(
-            f"a batch claims {header.count} records and a last offset delta of "
+            f"a batch claims {header.records} records and a last offset delta of "
             f"{header.last_offset_delta}"
         )
     if header.attributes & CONTROL:
@@ -120,7 +120,7 @@ def check_produced(data: memoryview, at: int = 0) -> BatchHeader:
     if codec > 4:
         raise CorruptBatch(f"compression codec {codec} is unknown")
     if codec == 0:
-        _walk_records(data, at + HEADER_BYTES, at + header.size, header.count)
+        _walk_records(data, at + HEADER_BYTES, at + header.size, header.records)
     return header
 
 
@@ -131,9 +131,9 @@ def check_stored(data: memoryview, at: int = 0, after: int = 0) -> BatchHeader:
     against a flipped bit in one.
     """
     header = check_batch(data, at)
-    if not 0 <= header.count <= header.last_offset_delta + 1:
+    if not 0 <= header.records <= header.last_offset_delta + 1:
         raise CorruptBatch(
-            f"a batch claims {header.count} records and a last offset delta of "
+            f"a batch claims {header.records} records and a last offset delta of "
             f"{header.last_offset_delta}"
         )
     if header.base_offset < after or header.last_offset >= MAX_OFFSET:
@@ -227,7 +227,7 @@ def encode(
     return stamp(base_offset, length, -1) + struct.pack(">bI", 2, crc) + checked + packed
 
 
-def decode(data: memoryview, *, topic: str = "", partition: int | None = None) -> Iterator[Record]:
+def decode(data: memoryview, *, topic: str = "", partition: int = 0) -> Iterator[Record]:
     """The records of every batch in `data`, which must end where a batch ends.
 
     Offsets must rise from record to record. Names of headers that are not UTF-8 are mended with
@@ -243,14 +243,14 @@ def decode(data: memoryview, *, topic: str = "", partition: int | None = None) -
 
 
 def _decode_one(
-    data: memoryview, at: int, header: BatchHeader, topic: str, partition: int | None
+    data: memoryview, at: int, header: BatchHeader, topic: str, partition: int
 ) -> Iterator[Record]:
     body: Buffer = data[at + HEADER_BYTES : at + header.size]
     codec = header.attributes & CODEC_MASK
     if codec:
         body = decompress(codec, body)
     position, size, previous = 0, len(body), -1
-    for _ in range(header.count):
+    for _ in range(header.records):
         length, position = read_varint(body, position, size)
         end = position + length
         if length < 0 or end > size:

@@ -17,14 +17,17 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from penstock.events.batch import APPEND_TIME, CODEC_MASK, CONTROL, HEADER_BYTES, LENGTH_OVERHEAD
+
 Number = int | np.int64
 Bytes = NDArray[np.uint8]
 Numbers = NDArray[np.int64]
 Positions = NDArray[np.int32]  # the offsets of Arrow's binary and list arrays
 
-# What `index_records` is told of a batch, in a row of its frames.
-FRAME = ("body", "end", "base offset", "last delta", "base time", "max time", "stamped", "count")
-_BODY, _END, _BASE_OFFSET, _LAST_DELTA, _BASE_TIME, _MAX_TIME, _STAMPED, _COUNT = range(8)
+# What there is to know of a batch, a row of the frames: where it stands in the data, where its
+# records begin and end in the source they are read from, and what its header says.
+AT, BODY, END, BASE_OFFSET, LAST_DELTA, BASE_TIME, MAX_TIME, STAMPED, COUNT, CRC = range(10)
+FRAME_FIELDS = 10
 
 # What it notes of a record, in a column of its spans: where a field begins and its size, -1 for
 # none; where the headers begin and end, and how many there are.
@@ -34,6 +37,8 @@ SPANS = 7
 # What `index_headers` notes of a header, in the same way.
 NAME, NAME_SIZE, CONTENT, CONTENT_SIZE = range(4)
 HEADER_SPANS = 4
+
+RECORD_BYTES = 7  # the least that a record can have
 
 # What can be wrong with a record.
 FAULTS = (
@@ -92,11 +97,76 @@ def _field(source: Bytes, position: Number, end: Number) -> tuple[Number, Number
 
 
 @_inlined
-def _fail(fault: Numbers, frame: int, record: Number, what: int) -> Number:
+def _fail(fault: Numbers, frame: int, record: int, what: int) -> int:
     fault[0] = frame
     fault[1] = record
     fault[2] = what
-    return np.int64(-1)
+    return -1
+
+
+@_inlined
+def _unsigned(source: Bytes, at: Number, size: int) -> np.uint64:
+    number = np.uint64(0)
+    for byte in range(size):
+        number = number << np.uint64(8) | np.uint64(source[np.uint64(at + byte)])
+    return number
+
+
+@_kernel
+def frame_batches(
+    source: Bytes,
+    at: Number,
+    after: Number,
+    until: Number,
+    rows: Number,
+    size: Number,
+    frames: Numbers,
+) -> int:
+    """Frames the batches from `at` on that are whole, plain, and have a header that can be true.
+
+    Returns how many. It goes on while they have fewer than `rows` records and no more than `size`
+    bytes of them, and there is room in the frames; it stops before a batch that is anything else
+    than to be read as it stands, which is then for the caller to judge, as checksums are.
+    """
+    found = 0
+    while found < frames.shape[0] and rows > 0 and source.shape[0] - at >= HEADER_BYTES:
+        base_offset = np.int64(_unsigned(source, at, 8))
+        length = np.int64(np.int32(np.uint32(_unsigned(source, at + 8, 4))))
+        attributes = _unsigned(source, at + 21, 2)
+        last_delta = np.int64(np.int32(np.uint32(_unsigned(source, at + 23, 4))))
+        count = np.int64(np.int32(np.uint32(_unsigned(source, at + 57, 4))))
+        body = at + HEADER_BYTES
+        end = at + LENGTH_OVERHEAD + length
+        if (
+            source[np.uint64(at + 16)] != 2
+            or end < body
+            or end > source.shape[0]
+            or end - body > size
+            or attributes & np.uint64(CODEC_MASK | CONTROL)
+            or base_offset < after
+            or base_offset >= until
+            or base_offset >= _LAST - last_delta
+            or count < 0
+            or count > last_delta + 1
+            or count * RECORD_BYTES > end - body
+        ):
+            break
+        frames[found, AT] = at
+        frames[found, BODY] = body
+        frames[found, END] = end
+        frames[found, BASE_OFFSET] = base_offset
+        frames[found, LAST_DELTA] = last_delta
+        frames[found, BASE_TIME] = np.int64(_unsigned(source, at + 27, 8))
+        frames[found, MAX_TIME] = np.int64(_unsigned(source, at + 35, 8))
+        frames[found, STAMPED] = np.int64(attributes & np.uint64(APPEND_TIME))
+        frames[found, COUNT] = count
+        frames[found, CRC] = np.int64(_unsigned(source, at + 17, 4))
+        found += 1
+        rows -= count
+        size -= end - body
+        after = base_offset + last_delta + 1
+        at = end
+    return found
 
 
 @_kernel
@@ -108,9 +178,9 @@ def index_records(
     offsets: Numbers,
     timestamps: Numbers,
     spans: Numbers,
-    row: Number,
+    row: int,
     fault: Numbers,
-) -> Number:
+) -> int:
     """Notes the records from `from_offset` to before `until_offset`, in the columns from `row` on.
 
     Returns the row after the last, or -1 when a record is at fault; `fault` then says in which
@@ -119,15 +189,15 @@ def index_records(
     the last delta can be added.
     """
     for frame in range(frames.shape[0]):
-        position = frames[frame, _BODY]
-        batch_end = frames[frame, _END]
-        base_offset = frames[frame, _BASE_OFFSET]
-        last_delta = frames[frame, _LAST_DELTA]
-        base_time = frames[frame, _BASE_TIME]
-        max_time = frames[frame, _MAX_TIME]
-        stamped = frames[frame, _STAMPED] != 0
-        count = frames[frame, _COUNT]
-        previous = np.int64(-1)
+        position = frames[frame, BODY]
+        batch_end = frames[frame, END]
+        base_offset = frames[frame, BASE_OFFSET]
+        last_delta = frames[frame, LAST_DELTA]
+        base_time = frames[frame, BASE_TIME]
+        max_time = frames[frame, MAX_TIME]
+        stamped = frames[frame, STAMPED] != 0
+        count = int(frames[frame, COUNT])
+        previous: Number = -1
         for record in range(count):
             size, position = _field(source, position, batch_end)
             if position > batch_end or size < 0:
@@ -196,6 +266,24 @@ def index_headers(
             spans[NAME_SIZE, at] = name_size
             spans[CONTENT, at] = content
             spans[CONTENT_SIZE, at] = content_size
+
+
+@_kernel
+def place_fields(sizes: Numbers, places: Positions) -> int:
+    """Where fields of these sizes begin when laid side by side, and the last ends.
+
+    Returns how many there are, less those of size -1.
+    """
+    place = 0
+    present = 0
+    for row in range(sizes.shape[0]):
+        places[np.uint64(row)] = place
+        size = sizes[np.uint64(row)]
+        if size >= 0:
+            place += size
+            present += 1
+    places[np.uint64(sizes.shape[0])] = place
+    return present
 
 
 @_kernel

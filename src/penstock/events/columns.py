@@ -9,20 +9,21 @@ made by an enemy raise CorruptBatch and no more. What is refused and what is rea
 """
 
 import mmap
-from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from crc32c import crc32c
 
 from penstock.errors import CorruptBatch, InvalidInput
 from penstock.events.batch import (
     APPEND_TIME,
     CODEC_MASK,
     CONTROL,
+    CRC_FROM,
     HEADER_BYTES,
     MAX_OFFSET,
     BatchHeader,
@@ -31,27 +32,36 @@ from penstock.events.batch import (
     read_header,
 )
 from penstock.events.column_kernels import (
+    AT,
+    BASE_OFFSET,
+    BODY,
     CONTENT,
     CONTENT_SIZE,
+    COUNT,
+    CRC,
+    END,
     FAULTS,
-    FRAME,
+    FRAME_FIELDS,
     HEADER_COUNT,
     HEADER_SPANS,
     KEY,
     KEY_SIZE,
+    LAST_DELTA,
     NAME,
     NAME_SIZE,
+    RECORD_BYTES,
     SPANS,
     VALUE,
     VALUE_SIZE,
     Bytes,
     Numbers,
-    Positions,
     copy_fields,
+    frame_batches,
     index_headers,
     index_records,
+    place_fields,
 )
-from penstock.events.compression import MAX_UNPACKED, decompress
+from penstock.events.compression import decompress
 
 # Names of headers that are not UTF-8 are mended with U+FFFD; a record without headers has an empty
 # list of them.
@@ -69,7 +79,7 @@ COLUMNS = tuple(SCHEMA.names)
 CHUNK_ROWS = 100_000
 CHUNK_BYTES = 64 * 1024 * 1024
 _ARROW_BYTES = 2**31 - 1  # of all values of a binary column, as its offsets are int32
-_RECORD_BYTES = 7  # the least that a record can have
+_FRAMES = 1024  # batches that are framed at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,59 +162,39 @@ def _chunks(
     size: int,
     file: str = "",
 ) -> Iterator[Columns]:
+    """The data in pieces: batches up to the one that makes `rows`, or before one that passes `size`."""
     if not columns or not set(columns) <= set(COLUMNS):
         raise InvalidInput(
             f"no columns {', '.join(columns) or 'at all'}", hint=f"some of: {', '.join(COLUMNS)}"
         )
     until = MAX_OFFSET if until_offset is None else until_offset
-    view = memoryview(data).toreadonly()
-    chunk = _Chunk(view, file, at, from_offset, until)
-    for position, header in _batches(view, at, until, file):
-        if chunk.is_full(header, rows, size):
-            yield chunk.columns(columns)
-            chunk = _Chunk(view, file, position, chunk.next_offset, until)
-        chunk.add(position, header)
-    yield chunk.columns(columns)
+    walk = _Walk(memoryview(data).toreadonly(), file, at, from_offset, until)
+    while walk.goes_on():
+        if walk.rows >= rows:
+            yield walk.piece(columns)
+        if walk.take_plain(rows - walk.rows, size - walk.size):
+            continue
+        batch = walk.next_batch()
+        if batch is None:
+            break
+        if 0 < walk.size > size - batch.size:
+            yield walk.piece(columns)
+        walk.take(batch)
+    yield walk.piece(columns)
 
 
-def _batches(view: memoryview, at: int, until: int, file: str) -> Iterator[tuple[int, BatchHeader]]:
-    """Positions and checked headers of the batches that begin before offset `until`."""
-    after = 0
-    while after < until and at < len(view):
-        try:
-            header = check_stored(view, at, after)
-        except CorruptBatch as broken:
-            left = len(view) - at
-            claimed = read_header(view, at) if left >= HEADER_BYTES else None
-            cut_off = claimed is None or (claimed.magic == 2 and claimed.size > left)
-            if (cut_off and not file) or (claimed and claimed.base_offset >= until):
-                return
-            raise _located(broken.message, at, file) from None
-        if header.base_offset >= until:
-            return
-        yield at, header
-        at += header.size
-        after = header.next_offset
+class _Batch(NamedTuple):
+    header: BatchHeader
+    plain: bytes | None  # its records, where they had to be unpacked
+    size: int  # of its records
 
 
-def _located(what: str, position: int, file: str) -> CorruptBatch:
-    return CorruptBatch(
-        f"{file or 'the data'} is damaged at byte {position}: {what}",
-        file=file,
-        position=position,
-        hint="the batches before and after can be read",
-    )
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Run:
-    """Batches side by side that are read from one source: all unpacked before, or none."""
+    """Batches side by side that are read from one source: the data, or what was unpacked."""
 
-    packed: bool
-    plain: list[bytes] = field(default_factory=list)
-    plain_size: int = 0
-    positions: list[int] = field(default_factory=list)
-    frames: "array[int]" = field(default_factory=lambda: array("q"))
+    frames: list[Numbers]
+    plain: list[bytes] | None
 
 
 class _Rows(NamedTuple):
@@ -215,76 +205,122 @@ class _Rows(NamedTuple):
     stop: int
 
 
-class _Chunk:
-    """The batches that become one RecordBatch."""
+class _Walk:
+    """Goes through the data and gathers the batches that become the next piece."""
 
     def __init__(self, view: memoryview, file: str, at: int, from_offset: int, until: int) -> None:
         self._view = view
+        self._source = np.frombuffer(view, np.uint8)
         self._file = file
+        self._at = at
+        self._last_at = at  # where the batch before stands
+        self._after = 0  # the offset after its last
         self._from = from_offset
         self._until = until
-        self._end = at
-        self.next_offset = from_offset
+        self._room = np.empty((_FRAMES, FRAME_FIELDS), np.int64)
+        self._clear()
+
+    def _clear(self) -> None:
         self._runs: list[_Run] = []
-        self._rows = 0
-        self._size = 0
+        self.rows = 0
+        self.size = 0
 
-    def is_full(self, header: BatchHeader, rows: int, size: int) -> bool:
-        most = MAX_UNPACKED if header.attributes & CODEC_MASK else header.size
-        return self._size > 0 and (
-            self._rows >= rows or self._size >= size or self._size + most > _ARROW_BYTES
+    def goes_on(self) -> bool:
+        return self._after < self._until and self._at < len(self._view)
+
+    def take_plain(self, rows: int, size: int) -> bool:
+        """Takes the batches that need no special care, many at a time; False when none is next."""
+        found = frame_batches(
+            self._source, self._at, self._after, self._until, rows, size, self._room
         )
+        if not found:
+            return False
+        frames = self._room[:found]
+        for at, end, crc in frames[:, (AT, END, CRC)].tolist():
+            if crc32c(self._view[at + CRC_FROM : end]) != crc:
+                raise self._damaged("the checksum does not fit the bytes", at)
+        self._gather(frames, None)
+        self._last_at, self._at = at, end
+        self._after = int(frames[-1, BASE_OFFSET] + frames[-1, LAST_DELTA]) + 1
+        return True
 
-    def add(self, at: int, header: BatchHeader) -> None:
-        if header.next_offset <= self._until:
-            self._end = at + header.size
-        else:
-            self._end = at
-        self.next_offset = max(self._from, min(header.next_offset, self._until))
-        if header.attributes & CONTROL or header.last_offset < self._from:
-            return
-        codec = header.attributes & CODEC_MASK
-        if not self._runs or self._runs[-1].packed != (codec > 0):
-            self._runs.append(_Run(codec > 0))
-        run = self._runs[-1]
-        body, end = at + HEADER_BYTES, at + header.size
-        if codec:
-            try:
-                plain = decompress(codec, self._view[body:end])
-            except CorruptBatch as broken:
-                raise _located(broken.message, at, self._file) from None
-            run.plain.append(plain)
-            body, end = run.plain_size, run.plain_size + len(plain)
-            run.plain_size = end
-        if header.count * _RECORD_BYTES > end - body:
-            claim = f"a batch claims {header.count} records in {end - body} bytes"
-            raise _located(claim, at, self._file)
-        run.positions.append(at)
-        run.frames.extend(
-            (
+    def next_batch(self) -> _Batch | None:
+        """The next batch, whatever it is; None at the end of what is to be read."""
+        at, view = self._at, self._view
+        try:
+            header = check_stored(view, at, self._after)
+            if header.base_offset >= self._until:
+                return None
+            codec = header.attributes & CODEC_MASK
+            body = view[at + HEADER_BYTES : at + header.size]
+            plain = decompress(codec, body) if codec and not header.attributes & CONTROL else None
+        except CorruptBatch as broken:
+            left = len(view) - at
+            claimed = read_header(view, at) if left >= HEADER_BYTES else None
+            cut_off = claimed is None or (claimed.magic == 2 and claimed.size > left)
+            beyond = claimed is not None and claimed.base_offset >= self._until
+            if beyond or (cut_off and not self._file):
+                return None
+            raise self._damaged(broken.message, at) from None
+        size = len(body if plain is None else plain)
+        if header.records * RECORD_BYTES > size:
+            raise self._damaged(f"a batch claims {header.records} records in {size} bytes", at)
+        return _Batch(header, plain, size)
+
+    def take(self, batch: _Batch) -> None:
+        header, plain, size = batch
+        body = self._at + HEADER_BYTES if plain is None else 0
+        if not header.attributes & CONTROL:
+            frame = (
+                self._at,
                 body,
-                end,
+                body + size,
                 header.base_offset,
                 header.last_offset_delta,
                 header.base_timestamp,
                 header.max_timestamp,
                 header.attributes & APPEND_TIME,
-                header.count,
+                header.records,
+                header.crc,
             )
-        )
-        self._rows += header.count
-        self._size += end - body
+            self._gather(np.array([frame], np.int64), plain)
+        self._last_at, self._at = self._at, self._at + header.size
+        self._after = header.next_offset
 
-    def columns(self, names: Sequence[str]) -> Columns:
-        offsets = np.empty(self._rows, np.int64)
-        timestamps = np.empty(self._rows, np.int64)
-        spans = np.empty((SPANS, self._rows), np.int64)
+    def _gather(self, frames: Numbers, plain: bytes | None) -> None:
+        frames = frames[frames[:, BASE_OFFSET] + frames[:, LAST_DELTA] >= self._from]
+        if not len(frames):
+            return
+        if not self._runs or (self._runs[-1].plain is None) != (plain is None):
+            self._runs.append(_Run([], None if plain is None else []))
+        run = self._runs[-1]
+        self.rows += int(frames[:, COUNT].sum())
+        self.size += int(frames[:, END].sum() - frames[:, BODY].sum())
+        if run.plain is not None and plain is not None:
+            if run.frames:
+                frames[:, (BODY, END)] += run.frames[-1][-1, END]
+            run.plain.append(plain)
+        run.frames.append(frames)
+
+    def piece(self, names: Sequence[str]) -> Columns:
+        """What was gathered, which is then gathered no more."""
+        offsets = np.empty(self.rows, np.int64)
+        timestamps = np.empty(self.rows, np.int64)
+        spans = np.empty((SPANS, self.rows), np.int64)
         parts: list[_Rows] = []
         stop = 0
         for run in self._runs:
-            start = stop
-            source = np.frombuffer(b"".join(run.plain) if run.packed else self._view, np.uint8)
-            stop = self._index(run, source, offsets, timestamps, spans, start)
+            source = self._source
+            if run.plain is not None:
+                source = np.frombuffer(b"".join(run.plain), np.uint8)
+            start, frames, fault = stop, np.concatenate(run.frames), np.zeros(3, np.int64)
+            stop = index_records(
+                source, frames, self._from, self._until, offsets, timestamps, spans, start, fault
+            )
+            if stop < 0:
+                frame, record, what = fault.tolist()
+                claim = f"record {record + 1} of {frames[frame, COUNT]} {FAULTS[what]}"
+                raise self._damaged(claim, int(frames[frame, AT]))
             parts.append(_Rows(source, start, stop))
         spans = spans[:, :stop]
 
@@ -300,53 +336,37 @@ class _Chunk:
                     return pa.array(timestamps[:stop]).view(SCHEMA.field(name).type)
             return pa.array(offsets[:stop])
 
+        self._clear()
         schema = pa.schema([SCHEMA.field(name) for name in names])
         batch = pa.RecordBatch.from_arrays([build(name) for name in names], schema=schema)
-        return Columns(batch, self._end, self.next_offset)
+        end = self._at if self._after <= self._until else self._last_at
+        return Columns(batch, end, max(self._from, min(self._after, self._until)))
 
-    def _index(
-        self,
-        run: _Run,
-        source: Bytes,
-        offsets: Numbers,
-        timestamps: Numbers,
-        spans: Numbers,
-        row: int,
-    ) -> int:
-        frames = np.frombuffer(run.frames, np.int64).reshape(-1, len(FRAME))
-        fault = np.zeros(3, np.int64)
-        row = index_records(
-            source, frames, self._from, self._until, offsets, timestamps, spans, row, fault
+    def _damaged(self, what: str, position: int) -> CorruptBatch:
+        return CorruptBatch(
+            f"{self._file or 'the data'} is damaged at byte {position}: {what}",
+            file=self._file,
+            position=position,
+            hint="the batches before and after can be read",
         )
-        if row < 0:
-            frame, record, what = fault.tolist()
-            count = frames[frame, FRAME.index("count")]
-            raise _located(
-                f"record {record + 1} of {count} {FAULTS[what]}", run.positions[frame], self._file
-            )
-        return row
-
-
-def _places(sizes: Numbers) -> Positions:
-    """Where fields of these sizes begin when laid side by side, and where the last ends."""
-    places = np.zeros(len(sizes) + 1, np.int32)
-    np.cumsum(np.maximum(sizes, 0), dtype=np.int32, out=places[1:])
-    return places
 
 
 def _binary(parts: Sequence[_Rows], starts: Numbers, sizes: Numbers) -> pa.Array:
-    places = _places(sizes)
+    places = np.empty(len(sizes) + 1, np.int32)
+    present = place_fields(sizes, places)
     out = np.empty(places[-1], np.uint8)
     for part in parts:
         copy_fields(part.source, starts, places, out, part.start, part.stop)
-    present = sizes >= 0
-    validity = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
+    validity = None
+    if present < len(sizes):
+        validity = pa.py_buffer(np.packbits(sizes >= 0, bitorder="little"))
     buffers = [validity, pa.py_buffer(places), pa.py_buffer(out)]
     return pa.Array.from_buffers(pa.binary(), len(sizes), buffers)
 
 
 def _headers(parts: Sequence[_Rows], records: Numbers) -> pa.Array:
-    lists = _places(records[HEADER_COUNT])
+    lists = np.empty(records.shape[1] + 1, np.int32)
+    place_fields(records[HEADER_COUNT], lists)
     spans = np.empty((HEADER_SPANS, lists[-1]), np.int64)
     for part in parts:
         index_headers(part.source, records, lists, spans, part.start, part.stop)

@@ -1,11 +1,11 @@
 """What every log can do, wherever it lives: in this process, in memory, or behind an address.
 
-    with Log.open("penstock-data") as log:
-        log.create("orders", partitions=4)
-        log.append("orders", [Record(key=b"7", value=b"...")])
-        for record in log.read("orders", 0, 0): ...
-        with log.subscribe("billing", ["orders"]) as records:
-            for record in records: ...
+with Log.open("penstock-data") as log:
+    log.create("orders", partitions=4)
+    log.append("orders", [Record(key=b"7", value=b"...")])
+    for record in log.read("orders", 0, 0): ...
+    with log.subscribe("billing", ["orders"]) as records:
+        for record in records: ...
 """
 
 from abc import ABC, abstractmethod
@@ -89,7 +89,7 @@ class Log(ABC):
 
     @staticmethod
     def join(path: str | Path) -> "Log":
-        """The log of this folder through the server that owns it, which is started when none runs."""
+        """The log of this folder, through the server that owns it; one is started if need be."""
         from penstock.log.owner import find_or_start
 
         return Log.connect(find_or_start(Path(path)))
@@ -100,7 +100,7 @@ class Log(ABC):
 
     @abstractmethod
     def alter(self, topic: str, *, partitions: int | None = None, **policy: Setting | None) -> None:
-        """Changes settings, None putting one back to its default; adds partitions up to a number."""
+        """Changes settings, None putting one back to its default; grows to `partitions`."""
 
     @abstractmethod
     def delete(self, topic: str) -> None: ...
@@ -146,7 +146,7 @@ class Log(ABC):
     def subscribe(
         self, group: str, topics: Sequence[str], *, start: Start = "earliest"
     ) -> "Subscription":
-        """Joins the group; its partitions are shared among its members and handed over when one goes.
+        """Joins the group, whose members share the partitions and take over from one that goes.
 
         `start` is where the group begins in a partition in which it has not committed yet.
         """
@@ -159,7 +159,7 @@ class Log(ABC):
 
     @abstractmethod
     def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Sets the group's next offset by (topic, partition). Raises GroupNotEmpty while it has members."""
+        """Sets a group's next offsets by (topic, partition); GroupNotEmpty while it has members."""
 
     @abstractmethod
     def delete_group(self, group: str) -> None: ...

@@ -97,8 +97,8 @@ class EmbeddedLog(Log):
             for some in _batches(chosen, everything):
                 batch = encode([everything[place] for place in some])
                 appended = partition.append(memoryview(batch))
-                for place, offset in zip(some, range(appended.base_offset, 2**63), strict=False):
-                    positions[place] = Position(topic, index, offset)
+                for number, place in enumerate(some):
+                    positions[place] = Position(topic, index, appended.base_offset + number)
             waits.append(_durable(partition))
         for wait in waits:
             wait.result()

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 from penstock.clock import monotonic, sleep
@@ -92,6 +93,8 @@ def find_or_start(folder: Path, *, idle_exit: str = "60s") -> str:
             stderr=messages,
             start_new_session=True,
         )
+    # Reaps the child should it end before this process does.
+    threading.Thread(target=child.wait, daemon=True).start()
     deadline = monotonic() + START_SECONDS
     while monotonic() < deadline:
         address = find(folder)

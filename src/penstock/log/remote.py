@@ -142,9 +142,7 @@ class RemoteLog(Log):
             )
             for name, text in changes.items()
         ]
-        resource = ConfigResource(
-            ConfigResource.Type.TOPIC, topic, incremental_configs=entries
-        )
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
         altered = self._admin.incremental_alter_configs([resource], request_timeout=self._limit)
         _answer(altered[resource], f"topic {topic!r} cannot be altered")
 
@@ -179,9 +177,7 @@ class RemoteLog(Log):
         )
 
     def _described(self, topic: str) -> Any:
-        asked = self._admin.describe_topics(
-            TopicCollection([topic]), request_timeout=self._limit
-        )
+        asked = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._limit)
         return _answer(asked[topic], f"topic {topic!r} cannot be found")
 
     def _partition_count(self, topic: str) -> int:
@@ -242,9 +238,7 @@ class RemoteLog(Log):
         self, topic: str, partition: int, offset: int, *, limit: int | None = None
     ) -> Iterator[Record]:
         self._check_partition(topic, partition)
-        yield from read_partition(
-            self._address, topic, partition, offset, limit, self._limit
-        )
+        yield from read_partition(self._address, topic, partition, offset, limit, self._limit)
 
     # Offsets
 

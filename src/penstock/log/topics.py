@@ -1,7 +1,7 @@
 """The topics of a log: their names, ids, policies and partitions, on disk one folder each.
 
-    topics/orders/topic.json      id, number of partitions, settings that differ from the defaults
-    topics/orders/0/              the first partition
+topics/orders/topic.json      id, number of partitions, settings that differ from the defaults
+topics/orders/0/              the first partition
 """
 
 import json
@@ -139,7 +139,9 @@ class Topics:
                 self._enter(topic)
             return topic
 
-    def alter(self, name: str, settings: Mapping[str, Setting | None], *, dry: bool = False) -> None:
+    def alter(
+        self, name: str, settings: Mapping[str, Setting | None], *, dry: bool = False
+    ) -> None:
         with self._lock:
             topic = self.get(name)
             policy = topic.policy.changed(settings)

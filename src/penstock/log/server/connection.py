@@ -11,14 +11,14 @@ import os
 import struct
 from collections import deque
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from penstock.clock import monotonic
 from penstock.errors import InvalidInput
 from penstock.log.server.apis.fetch import Fetching, Part
 from penstock.log.server.apis.produce import Production
 from penstock.log.server.apis.versions import unsupported_version
-from penstock.log.server.call import APIS, API_VERSIONS, FETCH, PRODUCE, Api, Call
+from penstock.log.server.call import API_VERSIONS, APIS, FETCH, PRODUCE, Api, Call
 from penstock.log.server.codec import codec
 from penstock.log.storage.segment import Slice
 
@@ -262,7 +262,8 @@ class Connection(asyncio.BufferedProtocol):
         try:
             for part in parts:
                 if isinstance(part, Slice):
-                    sent = await loop.sendfile(self._transport, part.file, part.position, part.size)
+                    file = cast(IO[bytes], part.file)  # only its descriptor is asked for
+                    sent = await loop.sendfile(self._transport, file, part.position, part.size)
                     if sent != part.size:
                         self.refuse("a segment was cut short")
                         return
@@ -280,5 +281,3 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._choked = False
         self._drain()
-
-

@@ -4,10 +4,20 @@ from penstock.log.server.apis import (
     configs,
     groups,
     metadata,
+    offsets,
     positions,
     producers,
     topics,
     versions,
 )
 
-__all__ = ["configs", "groups", "metadata", "positions", "producers", "topics", "versions"]
+__all__ = [
+    "configs",
+    "groups",
+    "metadata",
+    "offsets",
+    "positions",
+    "producers",
+    "topics",
+    "versions",
+]

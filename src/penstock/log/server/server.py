@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def split_address(listen: str) -> tuple[str, int]:
-    """Host and port of "127.0.0.1:9092"; only loopback, as nothing is encrypted or asked for yet."""
+    """Host and port of "127.0.0.1:9092"; loopback only, as nobody is asked who they are yet."""
     host, _, port = listen.rpartition(":")
     host = host.strip("[]")
     try:

@@ -1,4 +1,4 @@
-"""Files as the log needs them: replaced whole or not at all, and closed when their last reader goes."""
+"""Files as the log needs them: replaced as a whole, and closed when the last reader goes."""
 
 import contextlib
 import errno
@@ -26,9 +26,8 @@ class OpenFile:
         elif hasattr(os, "memfd_create"):
             self.fd = os.memfd_create("penstock")
         else:
-            handle, name = tempfile.mkstemp()
-            os.unlink(name)
-            self.fd = handle
+            self.fd, name = tempfile.mkstemp()
+            Path(name).unlink()
 
     def fileno(self) -> int:
         return self.fd
@@ -54,7 +53,7 @@ def storage_error(error: OSError, doing: str) -> StorageFailed:
         )
     return StorageFailed(
         f"the disk failed ({error.strerror}): {doing}",
-        hint="nothing acknowledged is lost; look at the disk, then restart the log, which checks it",
+        hint="nothing acknowledged is lost; mend the disk, then restart the log, which checks it",
     )
 
 
@@ -77,5 +76,5 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-    os.replace(fresh, path)
+    fresh.replace(path)
     sync_folder(path.parent)

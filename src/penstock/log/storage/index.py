@@ -20,8 +20,6 @@ _MAGIC = b"PSIX\x00\x00\x00\x01"
 _HEAD = struct.Struct("<8sIqqqqqq")  # magic, crc, then the summary and the number of entries
 
 
-
-
 class Index:
     def __init__(self) -> None:
         self._offsets = array("q")
@@ -33,7 +31,7 @@ class Index:
     def note(
         self, header: BatchHeader, base_offset: int, position: int, *, anchor: bool = False
     ) -> None:
-        """Takes notice of a batch at `position`, each in order; an anchor gets an entry for sure."""
+        """Takes notice of a batch, each in its order; an anchor gets an entry for sure."""
         if anchor or not self._positions or position - self._positions[-1] >= INTERVAL_BYTES:
             self._offsets.append(base_offset)
             self._positions.append(position)

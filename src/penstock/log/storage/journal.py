@@ -1,4 +1,4 @@
-"""Small facts that must survive, by key: a partition that repeats what still holds and forgets the rest.
+"""Small facts by key that must survive: a partition that repeats what holds and forgets the rest.
 
 The groups keep their offsets and generations in one. A put costs one append and shares its sync
 with the puts around it. When more has been appended than the facts weigh, they are all appended

@@ -1,4 +1,4 @@
-"""One partition: a sequence of segments, appended at the end, read anywhere, forgotten at the start.
+"""One partition: segments in a row, appended to at the end, read anywhere, forgotten at the start.
 
 Appending writes; acknowledging waits for the sync. One `fdatasync` covers every append before it
 (group commit), and only what is synced can be read: `end_offset` is the durable end.
@@ -251,7 +251,9 @@ class Partition:
             return None
         durable, durable_size = self._durable
         segment = self._segment_of(offset)
-        return segment.slice(offset, max_bytes, durable_size if segment is durable else segment.size)
+        return segment.slice(
+            offset, max_bytes, durable_size if segment is durable else segment.size
+        )
 
     def check_offset(self, offset: int) -> None:
         if not self.start_offset <= offset <= self.end_offset:

@@ -1,4 +1,4 @@
-"""Opening a partition's files: nothing to do after a clean close, a check of the tail after a crash.
+"""Opening a partition: nothing to do after a clean close, a check of the tail after a crash.
 
 A closed segment was synced before the next one began, so only the last one can have a torn end.
 Beyond the durable offset that was published, the first batch that is not whole ends the log: its
@@ -8,6 +8,7 @@ reported and kept, and the batches behind them stay readable.
 
 import json
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from penstock.errors import CorruptBatch
@@ -31,7 +32,7 @@ def open_segments(folder: Path | None, durable_offset: int, producers: Producers
     if folder is None:
         return Recovery([Segment(None, durable_offset)])
     bases = sorted(int(path.stem) for path in folder.glob("*.log"))
-    closed = [Segment(folder, base, after) for base, after in zip(bases, bases[1:], strict=False)]
+    closed = [Segment(folder, base, after) for base, after in pairwise(bases)]
     last = Segment(folder, bases[-1] if bases else durable_offset)
     recovery = Recovery([*closed, last])
     noted_until = _load_producers(folder, producers)

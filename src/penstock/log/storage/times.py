@@ -37,4 +37,6 @@ def latest(partition: Partition) -> Timed | None:
 
 def _batch_at(partition: Partition, offset: int) -> list[Record]:
     found = partition.slice(offset, 1)
-    return [] if found is None else list(decode(memoryview(found.read()), partition=partition.index))
+    return (
+        [] if found is None else list(decode(memoryview(found.read()), partition=partition.index))
+    )

@@ -1,8 +1,7 @@
-"""DescribeConfigs and IncrementalAlterConfigs: a topic's settings, and the server's own to look at."""
+"""DescribeConfigs and IncrementalAlterConfigs: topics' settings, and the server's to look at."""
 
+from functools import partial
 from typing import Any
-
-from kio.schema.errors import ErrorCode
 
 from penstock.errors import InvalidInput, InvalidPolicy
 from penstock.log.policy import Setting, TopicPolicy
@@ -79,7 +78,7 @@ def incremental_alter_configs(call: Call) -> Any:
                 "AlterConfigsResourceResponse",
                 resource_type=asked.resource_type,
                 resource_name=asked.resource_name,
-                **attempt(lambda asked=asked: _alter(call, asked, dry)),
+                **attempt(partial(_alter, call, asked, dry)),
             )
             for asked in call.request.resources
         )

@@ -11,7 +11,6 @@ from penstock.log.storage.partition import Partition
 from penstock.log.storage.segment import Slice
 from penstock.log.topics import Topic
 
-
 FLEXIBLE_FROM = 12
 TOPIC_IDS_FROM = 13
 

@@ -1,8 +1,9 @@
 """Group membership on the wire: finding the coordinator, joining, staying, leaving, looking."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from kio.schema.errors import ErrorCode
@@ -20,16 +21,19 @@ EVERY_OPERATION = 1 << 3 | 1 << 6 | 1 << 8
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-async def answered(ask: Callable[[Callable[[Answer], None]], None]) -> Answer:
-    """What `ask` passes to the callback that it is given, now or later."""
+def ask(put: Callable[[Callable[[Answer], None]], None]) -> asyncio.Future[Answer]:
+    """Puts a question to the coordinator now, so that the requests of a client keep their order.
+
+    `put` gets the callback for the answer, which may be called at once or later.
+    """
     future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
     def answer(given: Answer) -> None:
         if not future.done():  # The client may have gone meanwhile.
             future.set_result(given)
 
-    ask(answer)
-    return await future
+    put(answer)
+    return future
 
 
 @api(10, "find_coordinator", 0, 6)
@@ -56,7 +60,7 @@ def find_coordinator(call: Call) -> Any:
 
 
 @api(11, "join_group", 0, 9)
-async def join_group(call: Call) -> Any:
+def join_group(call: Call) -> Awaitable[Any]:
     request = call.request
     rebalance = getattr(request, "rebalance_timeout", request.session_timeout)
     join = Join(
@@ -72,7 +76,11 @@ async def join_group(call: Call) -> Any:
         skips_assignment=call.version >= 9,
     )
     groups = call.broker.groups
-    joined: JoinAnswer = await answered(lambda answer: groups.join(request.group_id, join, answer))
+    return _joined(call, ask(partial(groups.join, request.group_id, join)))
+
+
+async def _joined(call: Call, answer: Awaitable[JoinAnswer]) -> Any:
+    joined = await answer
     return call.response(
         error_code=joined.error,
         generation_id=joined.generation,
@@ -94,7 +102,7 @@ async def join_group(call: Call) -> Any:
 
 
 @api(14, "sync_group", 0, 5)
-async def sync_group(call: Call) -> Any:
+def sync_group(call: Call) -> Awaitable[Any]:
     request = call.request
     sync = Sync(
         member_id=request.member_id,
@@ -105,7 +113,11 @@ async def sync_group(call: Call) -> Any:
         protocol=getattr(request, "protocol_name", None),
     )
     groups = call.broker.groups
-    synced: SyncAnswer = await answered(lambda answer: groups.sync(request.group_id, sync, answer))
+    return _synced(call, ask(partial(groups.sync, request.group_id, sync)))
+
+
+async def _synced(call: Call, answer: Awaitable[SyncAnswer]) -> Any:
+    synced = await answer
     return call.response(
         error_code=synced.error,
         protocol_type=synced.protocol_type,
@@ -219,12 +231,18 @@ def _described_members(call: Call, group: Group, protocol: str | None) -> tuple[
 
 
 @api(42, "delete_groups", 0, 2)
-async def delete_groups(call: Call) -> Any:
+def delete_groups(call: Call) -> Awaitable[Any]:
     groups = call.broker.groups
+    names = call.request.groups_names
+    return _deleted(call, {name: ask(partial(groups.delete, name)) for name in names})
 
-    async def delete(name: str) -> Any:
-        error: ErrorCode = await answered(lambda answer: groups.delete(name, answer))
-        return call.entity("DeletableGroupResult", group_id=name, error_code=error)
 
-    results = await asyncio.gather(*(delete(name) for name in call.request.groups_names))
-    return call.response(results=tuple(results))
+async def _deleted(call: Call, answers: dict[str, asyncio.Future[ErrorCode]]) -> Any:
+    return call.response(
+        results=tuple(
+            [
+                call.entity("DeletableGroupResult", group_id=name, error_code=await answer)
+                for name, answer in answers.items()
+            ]
+        )
+    )

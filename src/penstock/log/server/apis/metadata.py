@@ -59,7 +59,7 @@ def _asked_topic(call: Call, asked: Any) -> Any:
     if asked.name is None:
         topic = topics.by_id(topic_id) if topic_id else None
         unknown = ErrorCode.unknown_topic_id if topic is None else ErrorCode.none
-        return _topic(call, topic and topic.name, topic, unknown, topic_id)
+        return _topic(call, topic.name if topic else None, topic, unknown, topic_id)
     topic = topics.find(asked.name)
     error = 0
     if topic is None:

@@ -1,19 +1,21 @@
 """Committed offsets on the wire: setting them, asking for them, forgetting them."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
+from functools import partial
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from penstock.log.groups.coordinator import Errors
 from penstock.log.groups.offsets import Committed, TopicPartition
-from penstock.log.server.apis.groups import answered
+from penstock.log.server.apis.groups import ask
 from penstock.log.server.call import Call, api
 
 NOT_COMMITTED = Committed(-1)
 
 
 @api(8, "offset_commit", 2, 9)
-async def offset_commit(call: Call) -> Any:
+def offset_commit(call: Call) -> Any | Awaitable[Any]:
     request = call.request
     wanted = {
         (topic.name, partition.partition_index): Committed(
@@ -24,20 +26,29 @@ async def offset_commit(call: Call) -> Any:
         for topic in request.topics
         for partition in topic.partitions
     }
-    errors = _unknown(call, wanted)
-    known = {place: committed for place, committed in wanted.items() if place not in errors}
-    if known:
-        groups = call.broker.groups
-        errors |= await answered(
-            lambda answer: groups.commit(
-                request.group_id,
-                known,
-                answer,
-                member_id=request.member_id,
-                instance_id=getattr(request, "group_instance_id", None),
-                generation=request.generation_id_or_member_epoch,
-            )
+    unknown = _unknown(call, wanted)
+    known = {place: committed for place, committed in wanted.items() if place not in unknown}
+    if not known:
+        return _committed(call, unknown)
+    groups = call.broker.groups
+    answer = ask(
+        partial(
+            groups.commit,
+            request.group_id,
+            known,
+            member_id=request.member_id,
+            instance_id=getattr(request, "group_instance_id", None),
+            generation=request.generation_id_or_member_epoch,
         )
+    )
+
+    async def response() -> Any:
+        return _committed(call, unknown | await answer)
+
+    return response()
+
+
+def _committed(call: Call, errors: Errors) -> Any:
     if call.version < 9:
         # Older clients do not know of groups that are not there.
         older = {ErrorCode.group_id_not_found: ErrorCode.illegal_generation}
@@ -94,7 +105,7 @@ def _fetched(call: Call, request: Any, plural: str) -> tuple[Any, ...]:
 
 
 @api(47, "offset_delete", 0, 0)
-async def offset_delete(call: Call) -> Any:
+def offset_delete(call: Call) -> Awaitable[Any]:
     request = call.request
     places = [
         (topic.name, partition.partition_index)
@@ -103,17 +114,19 @@ async def offset_delete(call: Call) -> Any:
     ]
     unknown = _unknown(call, places)
     known = [place for place in places if place not in unknown]
-    groups = call.broker.groups
-    error, errors = await answered(
-        lambda answer: groups.drop_offsets(request.group_id, known, answer)
-    )
-    topics = () if error else _topics(call, "OffsetDeleteResponse", unknown | errors)
-    return call.response(error_code=error, topics=topics)
+    answer = ask(partial(call.broker.groups.drop_offsets, request.group_id, known))
+
+    async def response() -> Any:
+        error, errors = await answer
+        topics = () if error else _topics(call, "OffsetDeleteResponse", unknown | errors)
+        return call.response(error_code=error, topics=topics)
+
+    return response()
 
 
-def _unknown(call: Call, places: Iterable[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+def _unknown(call: Call, places: Iterable[TopicPartition]) -> Errors:
     """An error for each place that is in no topic of this log."""
-    errors = {}
+    errors: Errors = {}
     for name, partition in places:
         topic = call.broker.topics.find(name)
         if topic is None or not 0 <= partition < len(topic.partitions):
@@ -121,7 +134,7 @@ def _unknown(call: Call, places: Iterable[TopicPartition]) -> dict[TopicPartitio
     return errors
 
 
-def _topics(call: Call, response: str, errors: dict[TopicPartition, ErrorCode]) -> tuple[Any, ...]:
+def _topics(call: Call, response: str, errors: Errors) -> tuple[Any, ...]:
     topics: dict[str, list[Any]] = {}
     for (topic, partition), error in errors.items():
         topics.setdefault(topic, []).append(

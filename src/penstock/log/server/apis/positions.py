@@ -10,7 +10,6 @@ from penstock.log.server.call import Call, api
 from penstock.log.storage.partition import Partition
 from penstock.log.storage.times import Timed, first_at, latest
 
-
 HIGH_WATERMARK = -1
 
 
@@ -79,7 +78,9 @@ def _trim(call: Call, topic: str, asked: Any) -> Any:
         offset = partition.end_offset if asked.offset == HIGH_WATERMARK else asked.offset
         if not 0 <= offset <= partition.end_offset:
             raise OffsetOutOfRange(
-                f"{offset} is beyond the end", start=partition.start_offset, end=partition.end_offset
+                f"{offset} is beyond the end",
+                start=partition.start_offset,
+                end=partition.end_offset,
             )
         partition.forget_before(offset)
         start = partition.start_offset

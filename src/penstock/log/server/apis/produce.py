@@ -10,7 +10,6 @@ from penstock.errors import PenstockError
 from penstock.log.server.broker import Broker, error_code
 from penstock.log.server.wire import Reader, Writer
 
-
 FLEXIBLE_FROM = 9
 INVALID_REQUIRED_ACKS = 21
 

@@ -19,8 +19,9 @@ def init_producer_id(call: Call) -> Any:
         # Not retriable, so that a transactional producer fails at once instead of asking on.
         error = ErrorCode.transactional_id_authorization_failed
     else:
-        known, last_epoch = getattr(request, "producer_id", NONE), getattr(
-            request, "producer_epoch", NONE
+        known, last_epoch = (
+            getattr(request, "producer_id", NONE),
+            getattr(request, "producer_epoch", NONE),
         )
         try:
             # A producer that lost count asks to go on with a higher epoch.

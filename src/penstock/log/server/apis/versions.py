@@ -3,8 +3,9 @@
 import struct
 from typing import Any
 
-from penstock.log.server.call import API_VERSIONS, APIS, PRODUCE, Call, api
 from kio.schema.errors import ErrorCode
+
+from penstock.log.server.call import API_VERSIONS, APIS, PRODUCE, Call, api
 
 UNSUPPORTED_VERSION = 35
 
