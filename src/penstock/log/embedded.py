@@ -13,10 +13,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from penstock.events.batch import decode, encode
+from penstock.errors import RecordTooLarge
+from penstock.events.batch import HEADER_BYTES, decode, encode
 from penstock.events.record import Position, Record
 from penstock.log.contract import Bounds, GroupDescription, Log, Start, TopicDescription
 from penstock.log.engine import Engine
+from penstock.log.follower import Follower
 from penstock.log.partitioner import Partitioner
 from penstock.log.policy import Setting
 from penstock.log.remote import RemoteLog
@@ -25,6 +27,7 @@ from penstock.log.server.settings import ServerSettings
 from penstock.log.storage.partition import Partition
 from penstock.log.storage.times import first_at
 from penstock.log.subscription import Subscription
+from penstock.log.topics import Topic
 
 READ_BYTES = 1024 * 1024
 BATCH_BYTES = 512 * 1024
@@ -62,9 +65,10 @@ class EmbeddedLog(Log):
 
     def alter(self, topic: str, *, partitions: int | None = None, **policy: Setting | None) -> None:
         self._engine.check_open()
+        found = self._engine.topics.get(topic)
         if policy:
             self._engine.topics.alter(topic, policy)
-        if partitions is not None:
+        if partitions is not None and partitions != len(found.partitions):
             self._engine.topics.add_partitions(topic, partitions)
 
     def delete(self, topic: str) -> None:
@@ -90,19 +94,32 @@ class EmbeddedLog(Log):
             self._partitioner.place(topic, everything, len(found.partitions))
         ):
             places[index].append(place)
+        # All is encoded and checked before any of it is written.
+        batches = [
+            (found.partition(index), some, self._encode(found, everything, some))
+            for index, chosen in places.items()
+            for some in _batches(chosen, everything, found.policy.max_message_bytes)
+        ]
         positions: dict[int, Position] = {}
-        waits: list[Future[None]] = []
-        for index, chosen in places.items():
-            partition = found.partition(index)
-            for some in _batches(chosen, everything):
-                batch = encode([everything[place] for place in some])
-                appended = partition.append(memoryview(batch))
-                for number, place in enumerate(some):
-                    positions[place] = Position(topic, index, appended.base_offset + number)
-            waits.append(_durable(partition))
-        for wait in waits:
+        waits: dict[Partition, int] = {}
+        for partition, some, batch in batches:
+            appended = partition.append(memoryview(batch))
+            waits[partition] = appended.next_offset
+            for number, place in enumerate(some):
+                positions[place] = Position(topic, partition.index, appended.base_offset + number)
+        for wait in [_durable(partition, offset) for partition, offset in waits.items()]:
             wait.result()
         return [positions[place] for place in range(len(everything))]
+
+    def _encode(self, topic: Topic, records: list[Record], places: list[int]) -> bytes:
+        batch = encode([records[place] for place in places])
+        limit = topic.policy.max_message_bytes
+        if len(batch) > limit:
+            raise RecordTooLarge(
+                f"a record of {len(batch)} bytes does not fit topic {topic.name!r}",
+                hint=f"its max_message_bytes is {limit}; raise it or send less",
+            )
+        return batch
 
     def read(
         self, topic: str, partition: int, offset: int, *, limit: int | None = None
@@ -124,6 +141,9 @@ class EmbeddedLog(Log):
                 offset = at + 1
                 limit = limit if limit is None else limit - 1
 
+    def follow(self, topic: str, offsets: Mapping[int, int], *, grow: bool = False) -> Follower:
+        return self._wire.follow(topic, offsets, grow=grow)
+
     def bounds(self, topic: str, partition: int) -> Bounds:
         found = self._partition(topic, partition)
         return Bounds(found.start_offset, found.end_offset)
@@ -135,7 +155,7 @@ class EmbeddedLog(Log):
 
     def trim(self, topic: str, partition: int, offset: int) -> None:
         found = self._partition(topic, partition)
-        found.check_offset(max(offset, found.start_offset))
+        found.check_offset(offset if offset < 0 else max(offset, found.start_offset))
         found.forget_before(offset)
 
     def subscribe(
@@ -163,15 +183,16 @@ class EmbeddedLog(Log):
         self._engine.close()
 
 
-def _batches(places: list[int], records: list[Record]) -> Iterator[list[int]]:
-    """Cuts what goes to one partition into batches of moderate size; a large record is its own."""
+def _batches(places: list[int], records: list[Record], limit: int) -> Iterator[list[int]]:
+    """Cuts what goes to one partition into batches within the limit; a larger record is its own."""
+    room = min(BATCH_BYTES, limit) - HEADER_BYTES
     some: list[int] = []
     size = 0
     for place in places:
         record = records[place]
         weight = RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
         weight += sum(len(name) * 3 + len(value or b"") for name, value in record.headers)
-        if some and size + weight > BATCH_BYTES:
+        if some and size + weight > room:
             yield some
             some, size = [], 0
         some.append(place)
@@ -179,14 +200,14 @@ def _batches(places: list[int], records: list[Record]) -> Iterator[list[int]]:
     yield some
 
 
-def _durable(partition: Partition) -> Future[None]:
-    """Done when all that is appended so far is synced."""
+def _durable(partition: Partition, offset: int) -> Future[None]:
+    """Done when everything before `offset` is synced."""
     future: Future[None] = Future()
 
     def done(error: Exception | None) -> None:
         future.set_exception(error) if error else future.set_result(None)
 
-    partition.when_durable(partition.next_offset, done)
+    partition.when_durable(offset, done)
     return future
 
 
