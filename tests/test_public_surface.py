@@ -47,7 +47,7 @@ def test_the_exception_tree_is_the_one_drawn() -> None:
 
     # In the order of the source, which is that of the drawing.
     assert drawn == [
-        (name, error.__base__.__name__)
+        (name, error.mro()[1].__name__)
         for name, error in vars(errors).items()
         if inspect.isclass(error)
     ]

@@ -6,7 +6,10 @@ import re
 import pytest
 
 pytest.register_assert_rewrite(
-    "tests.log.contract.topics", "tests.log.contract.records", "tests.log.contract.groups"
+    "tests.log.contract.topics",
+    "tests.log.contract.records",
+    "tests.log.contract.following",
+    "tests.log.contract.groups",
 )
 
 _numbers = itertools.count()

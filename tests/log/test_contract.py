@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from tests.log.contract.following import FollowingContract
 from tests.log.contract.groups import GroupsContract
 from tests.log.contract.records import RecordsContract
 from tests.log.contract.topics import TopicsContract
@@ -12,7 +13,7 @@ from penstock.log.embedded import EmbeddedLog
 from penstock.testing import KafkaProcess, LogServerProcess
 
 
-class LogContract(TopicsContract, RecordsContract, GroupsContract):
+class LogContract(TopicsContract, RecordsContract, FollowingContract, GroupsContract):
     """A subclass gives the log, one for all its tests, and the address where clients find it."""
 
 

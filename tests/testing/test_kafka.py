@@ -21,8 +21,8 @@ def test_missing_jars_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/java")
 
     assert str(tmp_path) in kafka_missing()
-    with pytest.raises(LogUnreachable, match="make peers"):
-        KafkaProcess()
+    with pytest.raises(LogUnreachable, match="make peers"), KafkaProcess():
+        pass
 
 
 def test_missing_java_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,8 +51,13 @@ def test_kafka_gives_back_what_it_was_given(kafka: KafkaProcess) -> None:
 
 
 def test_a_setting_that_kafka_refuses_is_reported(kafka: KafkaProcess) -> None:
-    with pytest.raises(LogUnreachable, match=r"log\.flush\.interval\.messages"):
-        KafkaProcess(properties={"log.flush.interval.messages": -5})
+    refused = {"log.flush.interval.messages": -5}
+
+    with (
+        pytest.raises(LogUnreachable, match=r"log\.flush\.interval\.messages"),
+        KafkaProcess(properties=refused),
+    ):
+        pass
 
 
 def test_console_tools(kafka: KafkaProcess) -> None:

@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from penstock.errors import LogUnreachable
-from penstock.testing import LogServerProcess, wait_until
+from penstock.testing import LogServerProcess
 
 
 def broker_at(address: str) -> str:
@@ -35,10 +35,14 @@ def test_comes_back_at_the_same_address(log_server: LogServerProcess, end: str) 
 
 
 def test_says_why_it_does_not_start(log_server: LogServerProcess) -> None:
-    with pytest.raises(LogUnreachable, match=f"process {log_server.pid} at {log_server.address}"):
-        LogServerProcess(log_server.data)
+    owner = f"process {log_server.pid} at {log_server.address}"
+
+    with pytest.raises(LogUnreachable, match=owner), LogServerProcess(log_server.data):
+        pass
 
 
-def test_takes_the_options_of_the_server(tmp_path: Path) -> None:
-    with LogServerProcess(tmp_path, "--idle-exit", "0.2s") as server:
-        wait_until(lambda: not server.running)
+def test_hands_its_options_to_the_server(tmp_path: Path) -> None:
+    refusal = r"No such option.*--sideways"
+
+    with pytest.raises(LogUnreachable, match=refusal), LogServerProcess(tmp_path, "--sideways"):
+        pass

@@ -1,15 +1,34 @@
-"""The command line: one file for each group of commands, loaded when it is asked for."""
+"""The command line: one file for each command or group of them, loaded when it is asked for."""
 
 import importlib
+import os
 import sys
+from typing import Any
 
 import click
 
+from penstock import __version__
 from penstock.errors import PenstockError
 
+INTERRUPTED = 130  # what a shell reports of a program that Ctrl-C ended
+
+# Where each command is, and its line in the list, so that listing them loads none of them.
 COMMANDS = {
-    "log": "penstock.cli.log",
+    "log": ("penstock.cli.log", "Serve a log to Kafka clients, or check its files."),
+    "topics": ("penstock.cli.topics", "List, make, describe, change and delete topics."),
+    "produce": ("penstock.cli.produce", "Append lines of a file or of standard input."),
+    "tail": ("penstock.cli.tail", "Show the records of a topic, and those to come."),
+    "groups": ("penstock.cli.groups", "List, describe, reset and delete consumer groups."),
+    "bench": ("penstock.cli.bench", "Measure the log beside Apache Kafka."),
 }
+
+
+class Failure(click.ClickException):
+    """An error that was foreseen: its message and its hint, without a traceback."""
+
+    def show(self, file: Any = None) -> None:
+        click.secho("error: ", fg="red", bold=True, nl=False, err=True, color=color())
+        click.echo(self.message, err=True)
 
 
 class OnDemand(click.Group):
@@ -21,19 +40,50 @@ class OnDemand(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(COMMANDS[cmd_name]).command
+        command = importlib.import_module(COMMANDS[cmd_name][0]).command
         assert isinstance(command, click.Command)
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
-@click.group(cls=OnDemand)
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PenstockError as error:
+            raise Failure(str(error)) from error
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+        except BrokenPipeError:
+            # Whoever read our output has seen enough. Python would complain once more when it
+            # flushes what is left at its end, so that goes nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(0)
+
+
+@click.group(
+    cls=OnDemand, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(__version__, prog_name="penstock", message="%(prog)s %(version)s")
 def cli() -> None:
-    """penstock: a stream-processing platform in one install."""
+    """A stream-processing platform in one install, on a log that speaks the Kafka protocol.
+
+    Commands work on the log in the folder ./penstock-data, on that in another one (--data), or on
+    the one at an address (--server), which may be Apache Kafka.
+
+    \b
+    Example:
+      penstock topics create orders --partitions 2
+      echo '{"id": 7}' | penstock produce orders --json --key-field id
+      penstock tail orders --from-start
+    """
+
+
+def color() -> bool | None:
+    """None leaves it to whether the output is a terminal."""
+    return False if os.environ.get("NO_COLOR") else None
 
 
 def main() -> None:
-    try:
-        cli(standalone_mode=True)
-    except PenstockError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(1)
+    cli(color=color())

@@ -11,7 +11,7 @@ later processes. No kernel holds the interpreter's lock.
 """
 
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 from numba import njit
@@ -59,8 +59,12 @@ R = TypeVar("R")
 
 def _kernel(function: Callable[P, R]) -> Callable[P, R]:
     # No kernel makes an array, and counting references to those it is given would double its time.
-    compiled = njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]
-    return cast(Callable[P, R], compiled(function))
+    options: dict[str, Any] = {"nogil": True, "_nrt": False}
+    try:
+        compiled = njit(cache=True, **options)(function)
+    except RuntimeError:  # a read-only install and no home: compiled anew in each process
+        compiled = njit(**options)(function)
+    return cast(Callable[P, R], compiled)
 
 
 def _inlined(function: Callable[P, R]) -> Callable[P, R]:
@@ -129,7 +133,12 @@ def frame_batches(
     than to be read as it stands, which is then for the caller to judge, as checksums are.
     """
     found = 0
-    while found < frames.shape[0] and rows > 0 and source.shape[0] - at >= HEADER_BYTES:
+    while (
+        found < frames.shape[0]
+        and rows > 0
+        and after < until
+        and source.shape[0] - at >= HEADER_BYTES
+    ):
         base_offset = np.int64(_unsigned(source, at, 8))
         length = np.int64(np.int32(np.uint32(_unsigned(source, at + 8, 4))))
         attributes = _unsigned(source, at + 21, 2)

@@ -19,6 +19,7 @@ import pyarrow as pa
 from crc32c import crc32c
 
 from penstock.errors import CorruptBatch, InvalidInput
+from penstock.events import column_kernels as kernels
 from penstock.events.batch import (
     APPEND_TIME,
     CODEC_MASK,
@@ -31,36 +32,7 @@ from penstock.events.batch import (
     check_stored,
     read_header,
 )
-from penstock.events.column_kernels import (
-    AT,
-    BASE_OFFSET,
-    BODY,
-    CONTENT,
-    CONTENT_SIZE,
-    COUNT,
-    CRC,
-    END,
-    FAULTS,
-    FRAME_FIELDS,
-    HEADER_COUNT,
-    HEADER_SPANS,
-    KEY,
-    KEY_SIZE,
-    LAST_DELTA,
-    NAME,
-    NAME_SIZE,
-    RECORD_BYTES,
-    SPANS,
-    VALUE,
-    VALUE_SIZE,
-    Bytes,
-    Numbers,
-    copy_fields,
-    frame_batches,
-    index_headers,
-    index_records,
-    place_fields,
-)
+from penstock.events.column_kernels import Bytes, Numbers
 from penstock.events.compression import decompress
 
 # Names of headers that are not UTF-8 are mended with U+FFFD; a record without headers has an empty
@@ -77,7 +49,7 @@ SCHEMA = pa.schema(
 COLUMNS = tuple(SCHEMA.names)
 
 CHUNK_ROWS = 100_000
-CHUNK_BYTES = 64 * 1024 * 1024
+CHUNK_BYTES = 32 * 1024 * 1024
 _ARROW_BYTES = 2**31 - 1  # of all values of a binary column, as its offsets are int32
 _FRAMES = 1024  # batches that are framed at a time
 
@@ -107,10 +79,11 @@ def decode_columns(
     anything looked at beyond the batch that reaches `until_offset`. Raises CorruptBatch, and
     InvalidInput when there is more than a RecordBatch can hold.
     """
-    whole, *more = _chunks(data, columns, from_offset, until_offset, 0, MAX_OFFSET, _ARROW_BYTES)
-    if more:
+    pieces = _pieces(data, _schema(columns), from_offset, until_offset, 0, MAX_OFFSET, _ARROW_BYTES)
+    whole = next(pieces)
+    for _ in pieces:
         raise InvalidInput(
-            "more than 2 GiB of records do not fit one RecordBatch", hint="use iter_columns"
+            "2 GiB of records and more do not fit one RecordBatch", hint="use iter_columns"
         )
     return whole
 
@@ -126,10 +99,10 @@ def iter_columns(
 ) -> Iterator[Columns]:
     """As decode_columns, from the batch at byte `at` on, in pieces of about `rows`.
 
-    A piece ends with the first batch that fills it, by rows or by 64 MiB. The last is there even
+    A piece ends with the first batch that fills it, by rows or by 32 MiB. The last is there even
     when it has no rows, to say how far the data went.
     """
-    return _chunks(data, columns, from_offset, until_offset, at, rows, CHUNK_BYTES)
+    return _pieces(data, _schema(columns), from_offset, until_offset, at, rows, CHUNK_BYTES)
 
 
 def read_segment(
@@ -149,12 +122,22 @@ def read_segment(
     with Path(path).open("rb") as file:
         empty = file.seek(0, 2) == 0
         data = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    return _chunks(data, columns, from_offset, until_offset, at, rows, CHUNK_BYTES, str(path))
+    return _pieces(
+        data, _schema(columns), from_offset, until_offset, at, rows, CHUNK_BYTES, str(path)
+    )
 
 
-def _chunks(
+def _schema(columns: Sequence[str]) -> pa.Schema:
+    if not columns or not set(columns) <= set(COLUMNS):
+        raise InvalidInput(
+            f"no columns {', '.join(columns) or 'at all'}", hint=f"some of: {', '.join(COLUMNS)}"
+        )
+    return pa.schema([SCHEMA.field(name) for name in columns])
+
+
+def _pieces(
     data: Buffer | mmap.mmap,
-    columns: Sequence[str],
+    schema: pa.Schema,
     from_offset: int,
     until_offset: int | None,
     at: int,
@@ -162,31 +145,28 @@ def _chunks(
     size: int,
     file: str = "",
 ) -> Iterator[Columns]:
-    """The data in pieces: batches up to the one that makes `rows`, or before one that passes `size`."""
-    if not columns or not set(columns) <= set(COLUMNS):
-        raise InvalidInput(
-            f"no columns {', '.join(columns) or 'at all'}", hint=f"some of: {', '.join(COLUMNS)}"
-        )
+    """The data in pieces: up to the batch that makes `rows`, or before one that passes `size`."""
     until = MAX_OFFSET if until_offset is None else until_offset
     walk = _Walk(memoryview(data).toreadonly(), file, at, from_offset, until)
     while walk.goes_on():
         if walk.rows >= rows:
-            yield walk.piece(columns)
+            yield walk.piece(schema)
         if walk.take_plain(rows - walk.rows, size - walk.size):
             continue
         batch = walk.next_batch()
         if batch is None:
             break
         if 0 < walk.size > size - batch.size:
-            yield walk.piece(columns)
+            yield walk.piece(schema)
         walk.take(batch)
-    yield walk.piece(columns)
+    yield walk.piece(schema)
 
 
 class _Batch(NamedTuple):
     header: BatchHeader
+    served: bool  # whether any of its records can be asked for
     plain: bytes | None  # its records, where they had to be unpacked
-    size: int  # of its records
+    size: int  # of its records, when served
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +197,7 @@ class _Walk:
         self._after = 0  # the offset after its last
         self._from = from_offset
         self._until = until
-        self._room = np.empty((_FRAMES, FRAME_FIELDS), np.int64)
+        self._room = np.empty((_FRAMES, kernels.FRAME_FIELDS), np.int64)
         self._clear()
 
     def _clear(self) -> None:
@@ -230,18 +210,18 @@ class _Walk:
 
     def take_plain(self, rows: int, size: int) -> bool:
         """Takes the batches that need no special care, many at a time; False when none is next."""
-        found = frame_batches(
+        found = kernels.frame_batches(
             self._source, self._at, self._after, self._until, rows, size, self._room
         )
         if not found:
             return False
         frames = self._room[:found]
-        for at, end, crc in frames[:, (AT, END, CRC)].tolist():
+        for at, end, crc in frames[:, (kernels.AT, kernels.END, kernels.CRC)].tolist():
             if crc32c(self._view[at + CRC_FROM : end]) != crc:
                 raise self._damaged("the checksum does not fit the bytes", at)
         self._gather(frames, None)
         self._last_at, self._at = at, end
-        self._after = int(frames[-1, BASE_OFFSET] + frames[-1, LAST_DELTA]) + 1
+        self._after = int(frames[-1, kernels.BASE_OFFSET] + frames[-1, kernels.LAST_DELTA]) + 1
         return True
 
     def next_batch(self) -> _Batch | None:
@@ -251,26 +231,35 @@ class _Walk:
             header = check_stored(view, at, self._after)
             if header.base_offset >= self._until:
                 return None
+            served = not header.attributes & CONTROL and header.last_offset >= self._from
+            if not served:
+                return _Batch(header, served, None, 0)
             codec = header.attributes & CODEC_MASK
             body = view[at + HEADER_BYTES : at + header.size]
-            plain = decompress(codec, body) if codec and not header.attributes & CONTROL else None
+            plain = decompress(codec, body) if codec else None
         except CorruptBatch as broken:
-            left = len(view) - at
-            claimed = read_header(view, at) if left >= HEADER_BYTES else None
-            cut_off = claimed is None or (claimed.magic == 2 and claimed.size > left)
-            beyond = claimed is not None and claimed.base_offset >= self._until
-            if beyond or (cut_off and not self._file):
+            if self._ends(at):
                 return None
             raise self._damaged(broken.message, at) from None
         size = len(body if plain is None else plain)
-        if header.records * RECORD_BYTES > size:
+        if header.records * kernels.RECORD_BYTES > size:
             raise self._damaged(f"a batch claims {header.records} records in {size} bytes", at)
-        return _Batch(header, plain, size)
+        return _Batch(header, served, plain, size)
+
+    def _ends(self, at: int) -> bool:
+        """Whether a batch that is not sound lies beyond what was asked for, or is only cut off."""
+        left = len(self._view) - at
+        if left < HEADER_BYTES:
+            return not self._file  # a segment does not end in the middle of a batch
+        header = read_header(self._view, at)
+        beyond = self._until <= header.base_offset < MAX_OFFSET
+        cut_off = header.magic == 2 and header.size > left
+        return beyond or (cut_off and not self._file)
 
     def take(self, batch: _Batch) -> None:
-        header, plain, size = batch
-        body = self._at + HEADER_BYTES if plain is None else 0
-        if not header.attributes & CONTROL:
+        header, served, plain, size = batch
+        if served:
+            body = self._at + HEADER_BYTES if plain is None else 0
             frame = (
                 self._at,
                 body,
@@ -288,25 +277,27 @@ class _Walk:
         self._after = header.next_offset
 
     def _gather(self, frames: Numbers, plain: bytes | None) -> None:
-        frames = frames[frames[:, BASE_OFFSET] + frames[:, LAST_DELTA] >= self._from]
+        frames = frames[
+            frames[:, kernels.BASE_OFFSET] + frames[:, kernels.LAST_DELTA] >= self._from
+        ]
         if not len(frames):
             return
         if not self._runs or (self._runs[-1].plain is None) != (plain is None):
             self._runs.append(_Run([], None if plain is None else []))
         run = self._runs[-1]
-        self.rows += int(frames[:, COUNT].sum())
-        self.size += int(frames[:, END].sum() - frames[:, BODY].sum())
+        self.rows += int(frames[:, kernels.COUNT].sum())
+        self.size += int(frames[:, kernels.END].sum() - frames[:, kernels.BODY].sum())
         if run.plain is not None and plain is not None:
             if run.frames:
-                frames[:, (BODY, END)] += run.frames[-1][-1, END]
+                frames[:, (kernels.BODY, kernels.END)] += run.frames[-1][-1, kernels.END]
             run.plain.append(plain)
         run.frames.append(frames)
 
-    def piece(self, names: Sequence[str]) -> Columns:
+    def piece(self, schema: pa.Schema) -> Columns:
         """What was gathered, which is then gathered no more."""
         offsets = np.empty(self.rows, np.int64)
         timestamps = np.empty(self.rows, np.int64)
-        spans = np.empty((SPANS, self.rows), np.int64)
+        spans = np.empty((kernels.SPANS, self.rows), np.int64)
         parts: list[_Rows] = []
         stop = 0
         for run in self._runs:
@@ -314,31 +305,34 @@ class _Walk:
             if run.plain is not None:
                 source = np.frombuffer(b"".join(run.plain), np.uint8)
             start, frames, fault = stop, np.concatenate(run.frames), np.zeros(3, np.int64)
-            stop = index_records(
+            stop = kernels.index_records(
                 source, frames, self._from, self._until, offsets, timestamps, spans, start, fault
             )
             if stop < 0:
                 frame, record, what = fault.tolist()
-                claim = f"record {record + 1} of {frames[frame, COUNT]} {FAULTS[what]}"
-                raise self._damaged(claim, int(frames[frame, AT]))
+                claim = (
+                    f"record {record + 1} of {frames[frame, kernels.COUNT]} {kernels.FAULTS[what]}"
+                )
+                raise self._damaged(claim, int(frames[frame, kernels.AT]))
             parts.append(_Rows(source, start, stop))
-        spans = spans[:, :stop]
+        self._clear()
 
         def build(name: str) -> pa.Array:
             match name:
                 case "key":
-                    return _binary(parts, spans[KEY], spans[KEY_SIZE])
+                    return _binary(parts, spans[kernels.KEY, :stop], spans[kernels.KEY_SIZE, :stop])
                 case "value":
-                    return _binary(parts, spans[VALUE], spans[VALUE_SIZE])
+                    return _binary(
+                        parts, spans[kernels.VALUE, :stop], spans[kernels.VALUE_SIZE, :stop]
+                    )
                 case "headers":
-                    return _headers(parts, spans)
+                    return _headers(parts, spans, stop)
                 case "timestamp":
-                    return pa.array(timestamps[:stop]).view(SCHEMA.field(name).type)
+                    return pa.array(timestamps[:stop]).view(schema.field(name).type)
             return pa.array(offsets[:stop])
 
-        self._clear()
-        schema = pa.schema([SCHEMA.field(name) for name in names])
-        batch = pa.RecordBatch.from_arrays([build(name) for name in names], schema=schema)
+        arrays = [build(name) for name in schema.names]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
         end = self._at if self._after <= self._until else self._last_at
         return Columns(batch, end, max(self._from, min(self._after, self._until)))
 
@@ -353,26 +347,27 @@ class _Walk:
 
 def _binary(parts: Sequence[_Rows], starts: Numbers, sizes: Numbers) -> pa.Array:
     places = np.empty(len(sizes) + 1, np.int32)
-    present = place_fields(sizes, places)
-    out = np.empty(places[-1], np.uint8)
+    present = kernels.place_fields(sizes, places)
+    content = pa.allocate_buffer(int(places[-1]))  # from a pool, whose pages are warm
+    out = np.frombuffer(content, np.uint8)
     for part in parts:
-        copy_fields(part.source, starts, places, out, part.start, part.stop)
+        kernels.copy_fields(part.source, starts, places, out, part.start, part.stop)
     validity = None
     if present < len(sizes):
         validity = pa.py_buffer(np.packbits(sizes >= 0, bitorder="little"))
-    buffers = [validity, pa.py_buffer(places), pa.py_buffer(out)]
+    buffers = [validity, pa.py_buffer(places), content]
     return pa.Array.from_buffers(pa.binary(), len(sizes), buffers)
 
 
-def _headers(parts: Sequence[_Rows], records: Numbers) -> pa.Array:
-    lists = np.empty(records.shape[1] + 1, np.int32)
-    place_fields(records[HEADER_COUNT], lists)
-    spans = np.empty((HEADER_SPANS, lists[-1]), np.int64)
+def _headers(parts: Sequence[_Rows], records: Numbers, rows: int) -> pa.Array:
+    lists = np.empty(rows + 1, np.int32)
+    kernels.place_fields(records[kernels.HEADER_COUNT, :rows], lists)
+    spans = np.empty((kernels.HEADER_SPANS, lists[-1]), np.int64)
     for part in parts:
-        index_headers(part.source, records, lists, spans, part.start, part.stop)
+        kernels.index_headers(part.source, records, lists, spans, part.start, part.stop)
     inner = [_Rows(part.source, int(lists[part.start]), int(lists[part.stop])) for part in parts]
-    names = _text(_binary(inner, spans[NAME], spans[NAME_SIZE]))
-    contents = _binary(inner, spans[CONTENT], spans[CONTENT_SIZE])
+    names = _text(_binary(inner, spans[kernels.NAME], spans[kernels.NAME_SIZE]))
+    contents = _binary(inner, spans[kernels.CONTENT], spans[kernels.CONTENT_SIZE])
     pairs = pa.StructArray.from_arrays([names, contents], ["key", "value"])
     return pa.ListArray.from_arrays(pa.array(lists), pairs)
 

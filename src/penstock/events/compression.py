@@ -25,7 +25,10 @@ def compress(codec: int, data: bytes) -> bytes:
         case 2:
             return bytes(cramjam.snappy.compress_raw(data))
         case 3:
-            return bytes(cramjam.lz4.compress(data))
+            # Java clients refuse blocks that lean on the ones before them.
+            packer = cramjam.lz4.Compressor(level=1, content_checksum=False, block_linked=False)
+            packer.compress(data)
+            return bytes(packer.finish())
         case 4:
             return bytes(cramjam.zstd.compress(data))
     raise CorruptBatch(f"compression codec {codec} is unknown")

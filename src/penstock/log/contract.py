@@ -20,6 +20,7 @@ from penstock.events.record import Position, Record
 from penstock.log.policy import Setting, TopicPolicy
 
 if TYPE_CHECKING:
+    from penstock.log.follower import Follower
     from penstock.log.subscription import Subscription
 
 Start = Literal["earliest", "latest"]
@@ -129,6 +130,14 @@ class Log(ABC):
         """The records from `offset` to the end as it stands now, at most `limit` of them.
 
         Raises OffsetOutOfRange below the start or beyond the end, at the first record.
+        """
+
+    @abstractmethod
+    def follow(self, topic: str, offsets: Mapping[int, int], *, grow: bool = False) -> "Follower":
+        """The records of these partitions, each from its offset on, and then those to come.
+
+        With `grow`, partitions that the topic gets later are followed as well, from their start.
+        Raises OffsetOutOfRange below the start or beyond the end of a partition.
         """
 
     @abstractmethod

@@ -37,7 +37,6 @@ from penstock.errors import (
     LogUnreachable,
     PartitionNotFound,
     RecordTooLarge,
-    TopicNotFound,
 )
 from penstock.events.batch import encode
 from penstock.events.record import Position, Record
@@ -51,6 +50,7 @@ from penstock.log.contract import (
     TopicDescription,
 )
 from penstock.log.delivery import SharedProducer
+from penstock.log.follower import Follower
 from penstock.log.partitioner import Partitioner
 from penstock.log.policy import SETTINGS, Setting, TopicPolicy, check_topic_name
 from penstock.log.reading import out_of_range, read_partition
@@ -115,7 +115,7 @@ class RemoteLog(Log):
         new = NewTopic(topic, partitions, config=_texts(policy))  # type: ignore[arg-type]
         created = self._admin.create_topics([new], request_timeout=self._limit)
         _answer(created[topic], f"topic {topic!r} cannot be created")
-        self._await(lambda: self._led_partitions(topic) == partitions, f"topic {topic!r} is there")
+        self._await(lambda: self._ready(topic, partitions), f"topic {topic!r} is there")
 
     def alter(self, topic: str, *, partitions: int | None = None, **policy: Setting | None) -> None:
         present = self._partition_count(topic)
@@ -125,10 +125,7 @@ class RemoteLog(Log):
             more = [NewPartitions(topic, partitions)]
             added = self._admin.create_partitions(more, request_timeout=self._limit)
             _answer(added[topic], f"topic {topic!r} cannot have {partitions} partitions")
-            self._await(
-                lambda: self._led_partitions(topic) == partitions,
-                f"topic {topic!r} has {partitions} partitions",
-            )
+            self._await(lambda: self._ready(topic, partitions), f"topic {topic!r} has grown")
         self._facts.pop(topic, None)
 
     def _alter_settings(self, topic: str, changes: Mapping[str, str | None]) -> None:
@@ -183,12 +180,13 @@ class RemoteLog(Log):
     def _partition_count(self, topic: str) -> int:
         return len(self._described(topic).partitions)
 
-    def _led_partitions(self, topic: str) -> int:
-        """How many partitions can be written to; 0 while the topic is unknown."""
+    def _ready(self, topic: str, partitions: int) -> bool:
+        """Whether so many partitions answer: they are announced before their leader is up."""
         try:
-            return sum(each.leader is not None for each in self._described(topic).partitions)
-        except TopicNotFound:
-            return 0
+            self._offsets([(topic, each) for each in range(partitions)], _LATEST)
+        except LogError:
+            return False
+        return True
 
     def _settings(self, topic: str) -> dict[str, ConfigEntry]:
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
@@ -239,6 +237,16 @@ class RemoteLog(Log):
     ) -> Iterator[Record]:
         self._check_partition(topic, partition)
         yield from read_partition(self._address, topic, partition, offset, limit, self._limit)
+
+    def follow(self, topic: str, offsets: Mapping[int, int], *, grow: bool = False) -> Follower:
+        for partition in offsets:
+            self._check_partition(topic, partition)
+        bounds = self._bounds([(topic, partition) for partition in offsets])
+        for (_, partition), (start, end) in bounds.items():
+            if not start <= offsets[partition] <= end:
+                raise out_of_range(topic, partition, offsets[partition], Bounds(start, end))
+        ends = {partition: end for (_, partition), (_, end) in bounds.items()}
+        return Follower(self._address, topic, offsets, ends, grow=grow, time_limit=self._limit)
 
     # Offsets
 

@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 from penstock.errors import LogUnreachable
 from penstock.testing.waiting import Answer, wait_until
@@ -46,14 +47,16 @@ class Child:
         lines = (line.split() for line in status.splitlines())
         return next((int(words[1]) * 1024 for words in lines if words[0] == "VmRSS:"), 0)
 
-    def wait_until(self, condition: Callable[[], Answer], *, within: float, what: str) -> Answer:
+    def wait_until(
+        self, condition: Callable[[], Answer | Literal[False] | None], *, within: float, what: str
+    ) -> Answer:
         """The condition's first true answer.
 
         Raises LogUnreachable, with the end of the child's output, when it ends before there is one
         or takes longer than `within` seconds. A child that was not waited for to the end is closed.
         """
 
-        def asked() -> Answer:
+        def asked() -> Answer | Literal[False] | None:
             if not (answer := condition()) and not self.running:
                 raise TimeoutError(f"the process ended before there was {what}")
             return answer

@@ -39,10 +39,14 @@ _TOOL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", _QUIET)
 
 # Kafka's console tools, by the names of its scripts.
 TOOLS = {
-    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
-    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-configs": "kafka.admin.ConfigCommand",
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
 }
 
 
@@ -60,6 +64,11 @@ def kafka_missing() -> str:
     return ""
 
 
+def kafka_tool_command(tool: str, *arguments: str) -> list[str]:
+    """The command that runs one of TOOLS, for who talks to it while it runs."""
+    return _java(*_TOOL_JVM, TOOLS[tool], *arguments)
+
+
 def run_kafka_tool(
     tool: str, *arguments: str, stdin: str = "", within: float = 60.0
 ) -> subprocess.CompletedProcess[str]:
@@ -68,7 +77,7 @@ def run_kafka_tool(
     Raises subprocess.TimeoutExpired after `within` seconds, when the tool has been killed.
     """
     return subprocess.run(
-        _java(*_TOOL_JVM, TOOLS[tool], *arguments),
+        kafka_tool_command(tool, *arguments),
         input=stdin,
         capture_output=True,
         text=True,

@@ -1,7 +1,7 @@
 """Waiting for a condition instead of for a while."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from penstock import clock
 
@@ -10,7 +10,9 @@ Answer = TypeVar("Answer")
 _PAUSE = 0.005
 
 
-def wait_until(condition: Callable[[], Answer], *, within: float = 10.0, what: str = "") -> Answer:
+def wait_until(
+    condition: Callable[[], Answer | Literal[False] | None], *, within: float = 10.0, what: str = ""
+) -> Answer:
     """The first true answer of a condition that is asked again every few milliseconds.
 
     Raises TimeoutError after `within` seconds; `what` says in its message what was waited for.

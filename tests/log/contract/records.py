@@ -51,7 +51,7 @@ class RecordsContract:
         log.create(topic, partitions=7)
         keys = [b"21", b"foobar", b"a-little-bit-long-string", b"abc", b"", b"\xff\x00"]
         positions = log.append(topic, [Record(key=key, value=b"") for key in keys])
-        assert [position.partition for position in positions] == [0, 6, 0, 0, 4, 0]
+        assert [position.partition for position in positions] == [3, 0, 1, 4, 2, 5]
 
     def test_keyless_records_go_together_and_in_turn(self, log: Log, topic: str) -> None:
         log.create(topic, partitions=3)

@@ -70,6 +70,10 @@ class PlainClient:
         assert size == len(frame) - (5 if flexible else 4), "bytes are left over after the answer"
         return number, answer
 
+    def await_answer(self) -> None:
+        """Waits for the first byte of an answer, and leaves it where it is."""
+        self._socket.recv(1, socket.MSG_PEEK)
+
     def receive_bytes(self, count: int) -> bytes:
         data = bytearray()
         while len(data) < count:
@@ -232,6 +236,8 @@ def plain(answer: Any) -> Any:
     """An answer as mappings, lists and numbers, to be compared."""
     if dataclasses.is_dataclass(answer):
         return {name: plain(getattr(answer, name)) for name in _fields(type(answer))}
-    if isinstance(answer, tuple):
+    if isinstance(answer, dict):
+        return {name: plain(part) for name, part in answer.items()}
+    if isinstance(answer, list | tuple):
         return [plain(each) for each in answer]
     return answer.value if isinstance(answer, Enum) else answer

@@ -5,6 +5,7 @@ from collections import Counter
 
 from penstock.errors import (
     CorruptBatch,
+    InvalidDuration,
     InvalidInput,
     InvalidPolicy,
     InvalidTopic,
@@ -35,6 +36,7 @@ ERROR_CODES: dict[type[PenstockError], int] = {
     InvalidTopic: 17,
     TopicExists: 36,
     InvalidPolicy: 40,
+    InvalidDuration: 40,
     InvalidInput: 42,
     OutOfOrderSequence: 45,
     StaleProducerEpoch: 47,

@@ -44,9 +44,12 @@ class OpenFile:
             os.close(self.fd)
 
 
-def storage_error(error: OSError, doing: str) -> StorageFailed:
-    """The error for people: what the log was doing, what the system said, what to do."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+def storage_error(error: OSError, doing: str, *, for_good: bool = False) -> StorageFailed:
+    """The error for people: what the log was doing, what the system said, what to do.
+
+    `for_good` is for what does not go on by itself, even if it was only room that lacked.
+    """
+    if error.errno in (errno.ENOSPC, errno.EDQUOT) and not for_good:
         return DiskFull(
             f"the disk is full: {doing}",
             hint="free some space or lower the topics' retention; writing goes on by itself then",
@@ -74,6 +77,9 @@ def write_atomically(path: Path, content: bytes) -> None:
         while view:
             view = view[os.write(handle, view) :]
         os.fsync(handle)
+    except OSError:
+        fresh.unlink(missing_ok=True)  # on a full disk every byte counts
+        raise
     finally:
         os.close(handle)
     fresh.replace(path)

@@ -28,11 +28,9 @@ class Index:
         self.max_timestamp = -1
         self.max_timestamp_position = 0
 
-    def note(
-        self, header: BatchHeader, base_offset: int, position: int, *, anchor: bool = False
-    ) -> None:
-        """Takes notice of a batch, each in its order; an anchor gets an entry for sure."""
-        if anchor or not self._positions or position - self._positions[-1] >= INTERVAL_BYTES:
+    def note(self, header: BatchHeader, base_offset: int, position: int) -> None:
+        """Takes notice of a batch, each in its order."""
+        if not self._positions or position - self._positions[-1] >= INTERVAL_BYTES:
             self._offsets.append(base_offset)
             self._positions.append(position)
             self._times.append(self.max_timestamp)
@@ -40,20 +38,22 @@ class Index:
             self.max_timestamp = header.max_timestamp
             self.max_timestamp_position = position
 
-    def before_offset(self, offset: int) -> int:
-        """The position of an indexed batch that begins at or before `offset`."""
-        entry = bisect_right(self._offsets, offset) - 1
-        return self._positions[entry] if entry >= 0 else 0
+    # Each of these gives the position and the base offset of an indexed batch.
 
-    def before_time(self, timestamp: int) -> int:
-        """A position before which every record is older than `timestamp`."""
-        entry = bisect_left(self._times, timestamp) - 1
-        return self._positions[entry] if entry >= 0 else 0
+    def before_offset(self, offset: int) -> tuple[int, int] | None:
+        """The last one that begins at or before `offset`."""
+        return self._entry(bisect_right(self._offsets, offset) - 1)
 
-    def boundary(self, position: int) -> tuple[int, int]:
-        """Position and base offset of the last indexed batch at or before `position`."""
-        entry = bisect_right(self._positions, position) - 1
-        return self._positions[entry], self._offsets[entry]
+    def before_time(self, timestamp: int) -> tuple[int, int] | None:
+        """The last one before which every record is older than `timestamp`."""
+        return self._entry(bisect_left(self._times, timestamp) - 1)
+
+    def before_position(self, position: int) -> tuple[int, int] | None:
+        """The last one at or before `position`."""
+        return self._entry(bisect_right(self._positions, position) - 1)
+
+    def _entry(self, entry: int) -> tuple[int, int] | None:
+        return (self._positions[entry], self._offsets[entry]) if entry >= 0 else None
 
     def save(self, path: Path, base_offset: int, next_offset: int, size: int) -> None:
         body = self._offsets.tobytes() + self._positions.tobytes() + self._times.tobytes()

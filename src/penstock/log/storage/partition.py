@@ -4,6 +4,7 @@ Appending writes; acknowledging waits for the sync. One `fdatasync` covers every
 (group commit), and only what is synced can be read: `end_offset` is the durable end.
 """
 
+import contextlib
 import logging
 import threading
 from bisect import bisect_right
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock.clock import now_ms
-from penstock.errors import OffsetOutOfRange, RecordTooLarge, StorageFailed
+from penstock.errors import CorruptBatch, OffsetOutOfRange, RecordTooLarge, StorageFailed
 from penstock.events.batch import (
     HEADER_BYTES,
     BatchHeader,
@@ -25,7 +26,7 @@ from penstock.events.batch import (
     with_append_time,
 )
 from penstock.log.policy import TopicPolicy
-from penstock.log.storage.files import storage_error, write_atomically
+from penstock.log.storage.files import storage_error, sync_folder, write_atomically
 from penstock.log.storage.producers import Producers
 from penstock.log.storage.published import Published
 from penstock.log.storage.recovery import PRODUCERS_FILE, open_segments
@@ -60,18 +61,24 @@ class Partition:
         self._waiting: list[tuple[int, Done]] = []
         self._watchers: list[Callable[[], None]] = []
         self._syncing = False
-        self._unsynced: list[Segment] = []
+        self._unsynced: list[tuple[Segment, bytes]] = []  # closed, and the producers as of then
+        self._settling = threading.Lock()
+        self._has_new_file = True
         self._warm: OrderedDict[int, Segment] = OrderedDict()
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         self._published = Published(folder, in_memory=in_memory)
         self._producers = Producers()
-        self.recovery = open_segments(self._folder, self._published.durable, self._producers)
+        acknowledged = max(self._published.durable, self._published.start)
+        self.recovery = open_segments(self._folder, acknowledged, self._producers)
+        self._told = {(damage.file, damage.position) for damage in self.recovery.damage}
         # Replaced, never changed, so that readers need no lock.
         self.segments = self.recovery.segments
         self._durable = (self._active, self._active.size)
         self.next_offset = self.end_offset = self._active.next_offset
         self.start_offset = max(self.segments[0].base_offset, self._published.start)
+        if self.recovery.scanned_bytes and policy.durability == "fsync":
+            self._sync_files(self.recovery.checked)  # before what a killed process left is read
         self._published.end(self.end_offset)
 
     @property
@@ -164,18 +171,28 @@ class Partition:
         self.segments = [*self.segments, fresh]
         if self._folder is None:
             return
+        producers = self._producers.dump(self.next_offset, now)
         if self.policy.durability == "fsync":
-            self._unsynced.append(closed)
-        self._syncs.submit(self._settle, closed, self._producers.dump(self.next_offset, now))
+            self._has_new_file = True
+            self._unsynced.append((closed, producers))
+        else:
+            self._syncs.submit(self._settle, closed, producers)
 
     def _settle(self, closed: Segment, producers: bytes) -> None:
-        """Writes down what is derived from a closed segment; without it, opening takes longer."""
+        """Writes down what is derived from a closed segment; without it, opening takes longer.
+
+        That there is an index also tells that the segment was synced.
+        """
         try:
             closed.save_index()
-            if self._folder is not None:
-                write_atomically(self._folder / PRODUCERS_FILE, producers)
+            self._save_producers(producers)
         except OSError as error:
             log.warning("%s/%s: no index written: %s", self.topic, self.index, error)
+
+    def _save_producers(self, producers: bytes) -> None:
+        with self._settling:
+            if self._folder is not None:
+                write_atomically(self._folder / PRODUCERS_FILE, producers)
 
     # Durability
 
@@ -198,18 +215,18 @@ class Partition:
         while more:
             with self._lock:
                 target, segment, size = self.next_offset, self._active, self._active.size
-                earlier, self._unsynced = self._unsynced, []
+                closed, self._unsynced = self._unsynced, []
             failure: StorageFailed | None = None
             try:
-                for closed in earlier:
-                    closed.sync()
-                segment.sync()
+                self._sync_files([*(each for each, _ in closed), segment])
             except OSError as error:
                 # What a failed sync left in memory may never reach the disk, and a second one
                 # may claim that it did. So there is no second one.
-                failure = storage_error(error, f"syncing {self.topic}/{self.index}")
+                what = f"syncing {self.topic}/{self.index}"
+                failure = storage_error(error, what, for_good=True)
                 log.error("%s/%s takes no more writes: %s", self.topic, self.index, error)
             with self._lock:
+                failure = failure or self.failure
                 if failure:
                     self.failure = failure
                     ready, self._waiting = self._waiting, []
@@ -219,7 +236,17 @@ class Partition:
                     self._waiting = [wait for wait in self._waiting if wait[0] > target]
                 self._syncing = more = bool(self._waiting)
             for _, done in ready:
-                done(failure)
+                with contextlib.suppress(RuntimeError):  # the event loop that waited was closed
+                    done(failure)
+            for each, producers in closed if failure is None else ():
+                self._settle(each, producers)
+
+    def _sync_files(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            segment.sync()
+        if self._has_new_file and self._folder is not None:
+            self._has_new_file = False
+            sync_folder(self._folder)
 
     def _advance(self, offset: int, segment: Segment, size: int) -> None:
         self._durable = (segment, size)  # before the offset, which readers look at first
@@ -251,9 +278,15 @@ class Partition:
             return None
         durable, durable_size = self._durable
         segment = self._segment_of(offset)
-        return segment.slice(
-            offset, max_bytes, durable_size if segment is durable else segment.size
-        )
+        limit = durable_size if segment is durable else segment.size
+        try:
+            return segment.slice(offset, max_bytes, limit)
+        except CorruptBatch as damage:
+            place = damage.file, damage.position
+            if place not in self._told:
+                self._told.add(place)
+                log.error("%s/%s: %s", self.topic, self.index, damage.message)
+            raise
 
     def check_offset(self, offset: int) -> None:
         if not self.start_offset <= offset <= self.end_offset:
@@ -319,12 +352,13 @@ class Partition:
             if self._folder is None or self.failure:
                 return
             try:
-                for segment in (*self._unsynced, self._active):
-                    segment.sync()
-                self._unsynced = []
-                self._active.save_index()
-                dump = self._producers.dump(self.next_offset, now_ms())
-                write_atomically(self._folder / PRODUCERS_FILE, dump)
+                closed, self._unsynced = [each for each, _ in self._unsynced], []
+                self._sync_files([*closed, self._active])
+                for segment in (*closed, self._active):
+                    segment.save_index()
+                self._save_producers(self._producers.dump(self.next_offset, now_ms()))
                 self._advance(self.next_offset, self._active, self._active.size)
             except OSError as error:
+                what = f"closing {self.topic}/{self.index}"
+                self.failure = storage_error(error, what, for_good=True)
                 log.error("%s/%s did not close cleanly: %s", self.topic, self.index, error)

@@ -90,6 +90,15 @@ class Producers:
             )
         )
 
+    def forget_from(self, offset: int) -> None:
+        """Forgets what stands at `offset` and behind it: a crash took it, and a retry brings it."""
+        for number, producer in list(self._by_id.items()):
+            kept = [batch for batch in producer.batches if batch.last_offset < offset]
+            if kept:
+                producer.batches = deque(kept, REMEMBERED_BATCHES)
+            else:
+                del self._by_id[number]
+
     def dump(self, next_offset: int, now: int) -> bytes:
         """All producers seen within a day, as of `next_offset`; the others are forgotten."""
         self._by_id = {i: p for i, p in self._by_id.items() if now - p.seen_ms < EXPIRES_MS}

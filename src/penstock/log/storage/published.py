@@ -4,6 +4,7 @@ Other processes on the host read the durable offset before they map the segments
 after the sync it speaks of and never synced itself: after a power cut it may be behind, not ahead.
 """
 
+import contextlib
 import os
 import struct
 from pathlib import Path
@@ -44,7 +45,9 @@ class Published:
         if self._file is None:
             return
         if not self._in_memory:
-            os.pwrite(self._file.fd, _OFFSET.pack(offset), 0)
+            # To be behind is safe, so a disk that refuses this does not stop the log.
+            with contextlib.suppress(OSError):
+                os.pwrite(self._file.fd, _OFFSET.pack(offset), 0)
         elif offset >= self.durable:
             self.durable = offset + RESERVED_OFFSETS
             os.pwrite(self._file.fd, _OFFSET.pack(self.durable), 0)

@@ -1,27 +1,35 @@
 """Opening a partition: nothing to do after a clean close, a check of the tail after a crash.
 
-A closed segment was synced before the next one began, so only the last one can have a torn end.
-Beyond the durable offset that was published, the first batch that is not whole ends the log: its
-bytes were never acknowledged, and they are cut off. Before it, broken bytes are damage: they are
-reported and kept, and the batches behind them stay readable.
+The tail are the segments that may not have been synced: the last one, and those before it that go
+beyond the durable offset that was published and have no index, which is written after their sync.
+Beyond the durable offset, the first batch that is not whole ends the log: its bytes were never
+acknowledged, and they are cut off with all that stands behind them. Before it, broken bytes are
+damage: they are reported and kept, and the batches behind them stay readable.
 """
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+from penstock.clock import now_ms
 from penstock.errors import CorruptBatch
+from penstock.events.batch import APPEND_TIME, BatchHeader
 from penstock.log.storage.index import Index
 from penstock.log.storage.producers import Producers
 from penstock.log.storage.segment import Segment
+from penstock.log.storage.survey import survey
 
 PRODUCERS_FILE = "producers.json"
 
 
 @dataclass
 class Recovery:
+    """`checked` are the segments of the tail, which are not known to be synced."""
+
     segments: list[Segment]
+    checked: list[Segment] = field(default_factory=list)
     scanned_bytes: int = 0
     cut_bytes: int = 0
     damage: list[CorruptBatch] = field(default_factory=list)
@@ -35,10 +43,61 @@ def open_segments(folder: Path | None, durable_offset: int, producers: Producers
     closed = [Segment(folder, base, after) for base, after in pairwise(bases)]
     last = Segment(folder, bases[-1] if bases else durable_offset)
     recovery = Recovery([*closed, last])
-    noted_until = _load_producers(folder, producers)
-    if last.size and not last.load_index():
-        _check_tail(recovery, last, durable_offset, producers, noted_until)
+    if not last.load_index():
+        _check_tail(recovery, durable_offset)
+        last = recovery.segments[-1]
+        if last.next_offset < durable_offset:
+            # The file stays as it is for whoever can read more of it; the log goes on behind what
+            # was acknowledged.
+            last.next_offset = durable_offset
+            recovery.segments.append(Segment(folder, durable_offset))
+    _note_producers(recovery.segments, producers, _load_producers(folder, producers))
     return recovery
+
+
+def _check_tail(recovery: Recovery, durable: int) -> None:
+    segments = recovery.segments
+    for number, segment in enumerate(segments, 1):
+        closed = number < len(segments)
+        if closed and (segment.next_offset <= durable or segment.load_index()):
+            continue
+        due = segment.next_offset if closed else durable
+        end, torn = _check(recovery, segment, durable, due)
+        if torn or (closed and durable <= end < due):
+            recovery.cut_bytes += sum(each.size for each in segments[number:])
+            for each in segments[number:]:
+                each.remove()
+            recovery.segments = segments[:number]
+        if recovery.segments[-1] is segment:
+            segment.next_offset = end
+            break
+
+
+def _check(recovery: Recovery, segment: Segment, durable: int, due: int) -> tuple[int, bool]:
+    """Where the segment's batches end, and whether there was a torn one, which is cut off."""
+    index, offset, damage, torn = Index(), segment.base_offset, None, False
+    recovery.checked.append(segment)
+    recovery.scanned_bytes += segment.size
+    damaged = len(recovery.damage)
+    for position, found in survey(segment, 0, offset, due):
+        if not isinstance(found, CorruptBatch):
+            index.note(found, found.base_offset, position)
+            offset, damage = found.next_offset, None
+        elif offset >= durable:
+            recovery.cut_bytes += segment.size - position
+            segment.truncate(position)
+            torn = True
+            break
+        else:
+            damage = found
+            recovery.damage.append(found)
+    if damage is None and offset < min(due, durable):
+        what = f"offsets {offset} to {min(due, durable) - 1} are missing"
+        recovery.damage.append(segment.corrupt(segment.size, what))
+    segment.index = index
+    if len(recovery.damage) == damaged:
+        segment.trusted_from = 0
+    return offset, torn
 
 
 def _load_producers(folder: Path, producers: Producers) -> int:
@@ -48,49 +107,23 @@ def _load_producers(folder: Path, producers: Producers) -> int:
         return 0
 
 
-def _check_tail(
-    recovery: Recovery, last: Segment, durable: int, producers: Producers, noted_until: int
-) -> None:
-    index, position, offset = Index(), 0, last.base_offset
-    recovery.scanned_bytes = last.size
-    while position < last.size:
-        try:
-            for at, header in last.scan(position, offset):
-                # The batch behind a damaged one gets an entry, so that it is found without it.
-                index.note(header, header.base_offset, at, anchor=at == position)
-                position, offset = at + header.size, header.next_offset
-                if header.producer_id >= 0 and header.base_offset >= noted_until:
-                    producers.note(header, header.base_offset, -1, header.max_timestamp)
-        except CorruptBatch as broken:
-            if offset >= durable:
-                recovery.cut_bytes = last.size - position
-                last.truncate(position)
-                break
-            recovery.damage.append(broken)
-            behind = _step_over(last, position, offset, durable)
-            if behind is None:
-                # No way to find the next batch in this file. It stays as it is for whoever can
-                # read it, and the log goes on behind what was acknowledged.
-                last.index, last.next_offset = index, durable
-                recovery.segments.append(Segment(last.folder, durable))
-                return
-            position, offset = behind
-    last.index, last.next_offset = index, offset
-    if not recovery.damage:
-        last.trusted_from = 0
+def _note_producers(segments: list[Segment], producers: Producers, noted_until: int) -> None:
+    """Brings what is known of the producers, as of an offset, in line with what is on disk."""
+    now = now_ms()
+    for segment in segments:
+        if segment.next_offset <= noted_until:
+            continue
+        for header in _sound(segment, noted_until):
+            if header.producer_id >= 0 and header.base_offset >= noted_until:
+                append_time = header.max_timestamp if header.attributes & APPEND_TIME else -1
+                producers.note(header, header.base_offset, append_time, now)
+    producers.forget_from(segments[-1].next_offset)
 
 
-def _step_over(
-    segment: Segment, position: int, offset: int, durable: int
-) -> tuple[int, int] | None:
-    """Position and offset behind a damaged batch, if its length leads to a batch or to the end."""
-    try:
-        walk = segment.walk(position)
-        _, damaged = next(walk)
-        if position + damaged.size == segment.size:
-            return segment.size, durable
-        at, header = next(walk)
-    except (CorruptBatch, StopIteration):
-        return None
-    sound = header.magic == 2 and header.base_offset > offset and at + header.size <= segment.size
-    return (at, header.base_offset) if sound else None
+def _sound(segment: Segment, offset: int) -> Iterator[BatchHeader]:
+    """The batches from about `offset` on, without the damaged ones."""
+    position, base = segment.index.before_offset(offset) or (0, segment.base_offset)
+    if segment.trusted_from == 0:
+        return (header for _, header in segment.walk(position, segment.size))
+    found = survey(segment, position, base, segment.next_offset)
+    return (header for _, header in found if isinstance(header, BatchHeader))

@@ -10,6 +10,7 @@ from penstock.errors import CorruptBatch
 from penstock.events.batch import HEADER_BYTES, BatchHeader, Buffer, check_batch, read_header
 from penstock.log.storage.files import OpenFile
 from penstock.log.storage.index import Index, load_index, read_max_timestamp
+from penstock.log.storage.survey import survey
 
 LEADER_EPOCH = 0  # one owner, never a second leader
 WALK_BYTES = 16 * 1024
@@ -62,14 +63,22 @@ class Segment:
 
     @property
     def index(self) -> Index:
-        """Loaded when it is needed, built again from the batch headers when it does not fit."""
+        """Loaded when it is needed, built again from the batches when it does not fit."""
         if self._index is None and not self.load_index():
-            index = Index()
-            for position, header in self.walk(0):
-                index.note(header, header.base_offset, position)
-            self._index = index
+            self._index = self._build_index()
         assert self._index is not None
         return self._index
+
+    def _build_index(self) -> Index:
+        index, sound = Index(), True
+        for position, found in survey(self, 0, self.base_offset, self.next_offset):
+            if isinstance(found, BatchHeader):
+                index.note(found, found.base_offset, position)
+            else:
+                sound = False
+        if sound:
+            self.trusted_from = 0
+        return index
 
     @index.setter
     def index(self, index: Index) -> None:
@@ -123,28 +132,33 @@ class Segment:
         os.fdatasync(self.file.fd)
 
     def truncate(self, size: int) -> None:
+        if self.index_path is not None:
+            self.index_path.unlink(missing_ok=True)  # before it could fit other bytes of its size
         os.ftruncate(self.file.fd, size)
         self.size = size
 
-    def walk(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Positions and headers of the batches from `position` on, unchecked but for their size."""
+    def walk(self, position: int, limit: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Positions and headers of the batches from `position` to `limit`, known to be sound."""
         window, window_at = b"", position
-        while position + HEADER_BYTES <= self.size:
+        while position < limit:
             at = position - window_at
             if at + HEADER_BYTES > len(window):
                 window, window_at, at = os.pread(self.file.fd, WALK_BYTES, position), position, 0
                 if len(window) < HEADER_BYTES:
                     return
             header = read_header(window, at)
-            if header.size < HEADER_BYTES:
+            if header.size < HEADER_BYTES:  # changed since it was checked, or this would not end
                 raise self.corrupt(position, f"a batch claims {header.size} bytes")
             yield position, header
             position += header.size
 
-    def scan(self, position: int, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+    def scan(
+        self, position: int, offset: int, at_once: int = SCAN_BYTES
+    ) -> Iterator[tuple[int, BatchHeader]]:
         """As `walk`, but checks every byte, and that offsets go on from `offset` without a gap.
 
-        Raises CorruptBatch at the first batch that is not sound and whole.
+        Reads `at_once` bytes in one go, or a whole batch. Raises CorruptBatch at the first batch
+        that is not sound and whole.
         """
         window, window_at = memoryview(b""), position
         while position < self.size:
@@ -152,7 +166,7 @@ class Segment:
             seen = len(window) - at
             needed = read_header(window, at).size if seen >= HEADER_BYTES else HEADER_BYTES
             if seen < needed <= self.size - position:
-                window = memoryview(os.pread(self.file.fd, max(needed, SCAN_BYTES), position))
+                window = memoryview(os.pread(self.file.fd, max(needed, at_once), position))
                 window_at, at = position, 0
                 if len(window) >= needed:
                     continue
@@ -175,13 +189,32 @@ class Segment:
             )
         return header
 
+    def headers(self, entry: tuple[int, int] | None) -> Iterator[BatchHeader]:
+        """The batches from an entry of the index on, or from the start, checked where need be."""
+        position, offset = entry or (0, self.base_offset)
+        if position >= self.trusted_from:
+            return (header for _, header in self.walk(position, self.size))
+        return (header for _, header in self.scan(position, offset, WALK_BYTES))
+
     def locate(self, offset: int) -> tuple[int, BatchHeader]:
-        """The batch that holds `offset`, or the first one after it."""
-        start = self.index.before_offset(offset)
-        for position, header in self.walk(start):
+        """The checked batch that holds `offset`. Raises CorruptBatch where there is none."""
+        entry, base = self.index.before_offset(offset) or (0, self.base_offset)
+        sound = self.size if entry >= self.trusted_from else self.trusted_to
+        for position, header in self.walk(entry, sound):
             if header.last_offset >= offset:
                 return position, header
-        raise self.corrupt(start, f"offset {offset} is not found from here on")
+        missing = self.corrupt(self.size, f"offset {offset} is missing")
+        goes_on = self.next_offset
+        for position, found in survey(self, entry, base, self.next_offset):
+            if isinstance(found, CorruptBatch):
+                missing = found
+            elif found.last_offset >= offset:
+                if found.base_offset <= offset:
+                    return position, found
+                goes_on = found.base_offset
+                break
+        missing.hint = f"restore the file from a copy, or go on at offset {goes_on}"
+        raise missing
 
     def slice(self, offset: int, max_bytes: int, limit: int) -> Slice:
         """Checked batches from the one that holds `offset`, about `max_bytes`, but at least one.
@@ -191,24 +224,24 @@ class Segment:
         start, header = self.locate(offset)
         if limit - start > max_bytes:
             # An index entry is a batch boundary; the next fetch then begins on an entry.
-            limit = max(self.index.boundary(start + max_bytes)[0], start + header.size)
+            entry = self.index.before_position(start + max_bytes)
+            limit = max(entry[0] if entry else 0, start + header.size)
         if self.trusted_to < limit and start < self.trusted_from:
-            limit = self._check(start, limit)
+            limit = self._check(start, header.base_offset, limit)
         return Slice(self.file, start, limit - start)
 
-    def _check(self, start: int, limit: int) -> int:
+    def _check(self, start: int, offset: int, limit: int) -> int:
         """Checks a range that is served for the first time; returns where its sound batches end."""
-        begin, offset = self.index.boundary(start)
-        checked = begin
+        checked = start
         try:
-            for position, header in self.scan(begin, offset):
+            for position, header in self.scan(start, offset, min(SCAN_BYTES, limit - start)):
                 checked = position + header.size
                 if checked >= limit:
                     break
-        except CorruptBatch as broken:
-            if broken.position <= start:
+        except CorruptBatch:
+            if checked == start:
                 raise
-        if begin <= self.trusted_to:
+        if start <= self.trusted_to:
             self.trusted_to = max(self.trusted_to, checked)
         return min(checked, limit)
 
@@ -217,8 +250,7 @@ class Segment:
             f"{self.file.name} is damaged at byte {position}: {why}",
             file=self.file.name,
             position=position,
-            hint="the records before and after can be read; restore the file from a copy, "
-            "or skip to the next batch",
+            hint="the records before and after it can be read; restore the file from a copy",
         )
 
     def remove(self) -> None:

@@ -17,7 +17,7 @@ def first_at(partition: Partition, timestamp: int) -> Timed | None:
     for segment in partition.segments:
         if segment.max_timestamp < timestamp:
             continue
-        for _, header in segment.walk(segment.index.before_time(timestamp)):
+        for header in segment.headers(segment.index.before_time(timestamp)):
             if header.base_offset >= partition.end_offset:
                 return None
             if header.max_timestamp < timestamp:

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from penstock.errors import InvalidInput, InvalidPolicy
-from penstock.log.policy import Setting, TopicPolicy
+from penstock.log.policy import Setting, TopicPolicy, check_topic_name
 from penstock.log.server.apis.topics import DEFAULT_CONFIG, TOPIC_CONFIG, attempt
 from penstock.log.server.broker import NODE_ID
 from penstock.log.server.call import Call, api
@@ -48,6 +48,7 @@ def _describe(call: Call, asked: Any) -> Any:
 
 def _settings(call: Call, asked: Any) -> list[tuple[str, str, int]]:
     if asked.resource_type == TOPIC:
+        check_topic_name(asked.resource_name)
         defaults = TopicPolicy().settings()
         settings = call.broker.topics.get(asked.resource_name).policy.settings()
         return [
@@ -91,9 +92,12 @@ def _alter(call: Call, asked: Any, dry: bool) -> None:
             "only topics can be changed while the server runs",
             hint="the server's own settings are options of `penstock log serve`",
         )
+    check_topic_name(asked.resource_name)
     changes: dict[str, Setting | None] = {}
     for change in asked.configs:
         if change.config_operation not in (SET, DELETE):
             raise InvalidPolicy(f"{change.name} is not a list", hint="set it to a value instead")
+        if change.config_operation == SET and change.value is None:
+            raise InvalidInput(f"{change.name} is set to nothing", hint="delete it instead")
         changes[change.name] = None if change.config_operation == DELETE else change.value
     call.broker.topics.alter(asked.resource_name, changes, dry=dry)

@@ -58,7 +58,7 @@ class Fetching:
         """The answer once enough can be read, or when the client's patience ends."""
         loop = self._broker.loop
         deadline = loop.time() + self._request.max_wait.total_seconds()
-        partitions = [p for _, p in self._wanted() if p is not None]
+        partitions = [p for _, p, _ in self._wanted() if p is not None]
         while True:
             more = loop.create_future()
 
@@ -85,14 +85,18 @@ class Fetching:
             return self._broker.topics.by_id(asked.topic_id)
         return self._broker.topics.find(asked.topic)
 
-    def _wanted(self) -> list[tuple[Any, Partition | None]]:
+    def _wanted(self) -> list[tuple[Any, Partition | None, int]]:
+        """What is asked for, and the partition or else the error that says it is not there."""
         wanted = []
         for asked in self._request.topics:
             topic = self._topic(asked)
             known = topic.partitions if topic else []
+            by_id = topic is None and self._version >= TOPIC_IDS_FROM
+            missing = UNKNOWN_TOPIC_ID if by_id else UNKNOWN_TOPIC_OR_PARTITION
             for part in asked.partitions:
                 there = 0 <= part.partition < len(known)
-                wanted.append((part, known[part.partition] if there else None))
+                found = (known[part.partition], 0) if there else (None, missing)
+                wanted.append((part, *found))
         return wanted
 
     def _gather(self) -> tuple[list[list[Share]], int, bool]:
@@ -104,20 +108,19 @@ class Fetching:
         for asked in self._request.topics:
             shares = []
             for _ in asked.partitions:
-                part, partition = next(wanted)
-                share = self._share(part, partition, budget - total, first=total == 0)
+                part, partition, error = next(wanted)
+                share = Share(part.partition, partition, error)
+                if partition is not None:
+                    self._fill(share, part, partition, budget - total, first=total == 0)
                 total += share.records.size if share.records else 0
                 trouble = trouble or share.error != 0
                 shares.append(share)
             topics.append(shares)
         return topics, total, trouble
 
-    def _share(self, part: Any, partition: Partition | None, room: int, *, first: bool) -> Share:
-        share = Share(part.partition, partition)
-        if partition is None:
-            by_id = self._version >= TOPIC_IDS_FROM
-            share.error = UNKNOWN_TOPIC_ID if by_id else UNKNOWN_TOPIC_OR_PARTITION
-            return share
+    def _fill(
+        self, share: Share, part: Any, partition: Partition, room: int, *, first: bool
+    ) -> None:
         try:
             partition.check_offset(part.fetch_offset)
             if room > 0 or first:
@@ -130,7 +133,6 @@ class Fetching:
         except OSError:
             share.error = KAFKA_STORAGE_ERROR
             self._broker.counts["fetch: disk error"] += 1
-        return share
 
     def _write(self, topics: list[list[Share]], error: int = 0) -> list[Part]:
         version, flexible = self._version, self._version >= FLEXIBLE_FROM
@@ -154,7 +156,7 @@ class Fetching:
         return _interleave(out, slices)
 
     def _write_share(self, out: Writer, share: Share, slices: list[tuple[int, Slice]]) -> None:
-        partition, records = share.partition, share.records
+        partition, records = None if share.error else share.partition, share.records
         end = partition.end_offset if partition else -1
         out.int32(share.index)
         out.int16(share.error)

@@ -15,6 +15,12 @@ from penstock.log.server.call import Call, api
 Answer = TypeVar("Answer")
 
 GROUP, TRANSACTION = 0, 1
+# Clients ask again and again after most errors; the first of these ends their attempt.
+NO_TRANSACTIONS = (
+    ErrorCode.transactional_id_authorization_failed,
+    "this log has no transactions yet: leave out transactional.id",
+)
+NO_SUCH_KIND = (ErrorCode.invalid_request, "this log coordinates groups only")
 CLASSIC = "classic"
 # Reading, deleting and describing, as bits: there are no rights to lack.
 EVERY_OPERATION = 1 << 3 | 1 << 6 | 1 << 8
@@ -38,22 +44,16 @@ def ask(put: Callable[[Callable[[Answer], None]], None]) -> asyncio.Future[Answe
 
 @api(10, "find_coordinator", 0, 6)
 def find_coordinator(call: Call) -> Any:
-    request = call.request
-    kind = getattr(request, "key_type", GROUP)
     host, port = call.broker.advertised
-    if kind == GROUP:
-        found = {"error_code": ErrorCode.none, "error_message": None}
-        found |= {"node_id": call.broker.node_id, "host": host, "port": port}
-    else:
-        found = {"error_code": ErrorCode.invalid_request, "error_message": "no such coordinator"}
-        found |= {"node_id": -1, "host": "", "port": -1}
-    if kind == TRANSACTION:
-        # Clients ask again and again after most errors; this one ends their attempt.
-        found["error_code"] = ErrorCode.transactional_id_authorization_failed
-        found["error_message"] = "this log has no transactions yet: leave out transactional.id"
+    found: dict[str, Any] = {"error_code": ErrorCode.none, "error_message": None}
+    found |= {"node_id": call.broker.node_id, "host": host, "port": port}
+    kind = getattr(call.request, "key_type", GROUP)
+    if kind != GROUP:
+        error, why = NO_TRANSACTIONS if kind == TRANSACTION else NO_SUCH_KIND
+        found = {"error_code": error, "error_message": why, "node_id": -1, "host": "", "port": -1}
     if call.version < 4:
         return call.response(**found)
-    keys = request.coordinator_keys
+    keys = call.request.coordinator_keys
     return call.response(
         coordinators=tuple(call.entity("Coordinator", key=key, **found) for key in keys)
     )
@@ -62,14 +62,16 @@ def find_coordinator(call: Call) -> Any:
 @api(11, "join_group", 0, 9)
 def join_group(call: Call) -> Awaitable[Any]:
     request = call.request
-    rebalance = getattr(request, "rebalance_timeout", request.session_timeout)
+    session_ms = request.session_timeout // _MILLISECOND
+    # Older clients do not name it, and -1 is its default on the wire.
+    rebalance_ms = getattr(request, "rebalance_timeout", -_MILLISECOND) // _MILLISECOND
     join = Join(
         member_id=request.member_id,
         instance_id=getattr(request, "group_instance_id", None),
         client_id=call.client_id,
         client_host=call.client_host,
-        session_ms=request.session_timeout // _MILLISECOND,
-        rebalance_ms=max(rebalance // _MILLISECOND, 0),
+        session_ms=session_ms,
+        rebalance_ms=rebalance_ms if rebalance_ms >= 0 else session_ms,
         protocol_type=request.protocol_type,
         protocols={each.name: each.metadata for each in request.protocols},
         takes_id=call.version >= 4,

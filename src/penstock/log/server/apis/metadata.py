@@ -5,6 +5,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from penstock.errors import PenstockError
+from penstock.log.policy import check_topic_name
 from penstock.log.server.broker import NODE_ID, Broker, error_code
 from penstock.log.server.call import Call, api
 from penstock.log.topics import Topic
@@ -64,6 +65,7 @@ def _asked_topic(call: Call, asked: Any) -> Any:
     error = 0
     if topic is None:
         try:
+            check_topic_name(asked.name)
             may_create = getattr(call.request, "allow_auto_topic_creation", True)
             topic = (call.broker.find_or_create if may_create else topics.get)(asked.name)
         except PenstockError as refusal:

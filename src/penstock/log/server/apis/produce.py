@@ -6,12 +6,15 @@ The batches are written straight from the receive buffer; the answer waits for t
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.errors import PenstockError
+from penstock.errors import CorruptBatch, PenstockError
+from penstock.events.batch import HEADER_BYTES, TRANSACTIONAL, crc_fits, read_header
 from penstock.log.server.broker import Broker, error_code
 from penstock.log.server.wire import Reader, Writer
 
 FLEXIBLE_FROM = 9
 INVALID_REQUIRED_ACKS = 21
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+INVALID_RECORD = 87
 
 
 @dataclass(slots=True)
@@ -22,6 +25,20 @@ class Outcome:
     base_offset: int = -1
     append_time: int = -1
     start_offset: int = -1
+
+
+def _fault(records: memoryview) -> tuple[int, str]:
+    """What Kafka asks of a batch before it looks at its checksum, and which error it gives."""
+    if len(records) < HEADER_BYTES:
+        return INVALID_RECORD, "no batch of records"
+    header = read_header(records)
+    if header.size != len(records):
+        return INVALID_RECORD, "a partition takes one whole batch at a time"
+    if header.attributes & TRANSACTIONAL:
+        return TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this log has no transactions yet"
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        return INVALID_RECORD, f"a sequence of {header.base_sequence}"
+    return 0, ""
 
 
 class Production:
@@ -65,12 +82,18 @@ class Production:
         if self._acks not in (-1, 0, 1):
             outcome.error = INVALID_REQUIRED_ACKS
             return outcome
+        outcome.error, outcome.message = _fault(records)
+        if outcome.error:
+            self._broker.counts["produce: malformed"] += 1
+            return outcome
         try:
-            topic = self._broker.topics.find(name.decode())
-            if topic is None:
-                topic = self._broker.find_or_create(name.decode())
-            partition = topic.partition(index)
+            partition = self._broker.topics.get(name.decode()).partition(index)
             appended = partition.append(records)
+        except CorruptBatch as error:
+            self._refuse(outcome, error)
+            if crc_fits(records, read_header(records)):
+                outcome.error = INVALID_RECORD  # as it was meant, so not worth another attempt
+            return outcome
         except PenstockError as error:
             self._refuse(outcome, error)
             return outcome

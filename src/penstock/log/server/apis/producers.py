@@ -19,16 +19,9 @@ def init_producer_id(call: Call) -> Any:
         # Not retriable, so that a transactional producer fails at once instead of asking on.
         error = ErrorCode.transactional_id_authorization_failed
     else:
-        known, last_epoch = (
-            getattr(request, "producer_id", NONE),
-            getattr(request, "producer_epoch", NONE),
-        )
         try:
-            # A producer that lost count asks to go on with a higher epoch.
-            if known >= 0 and 0 <= last_epoch < 2**15 - 2:
-                producer_id, epoch = known, last_epoch + 1
-            else:
-                producer_id, epoch = call.broker.engine.new_producer_id(), 0
+            # Also for one that had a number and lost count: nobody writes under it any more.
+            producer_id, epoch = call.broker.engine.new_producer_id(), 0
         except PenstockError as refusal:
             error = error_code(refusal)
     return call.response(error_code=ErrorCode(error), producer_id=producer_id, producer_epoch=epoch)

@@ -7,12 +7,11 @@ from kio.schema.errors import ErrorCode
 
 from penstock.errors import PenstockError
 from penstock.log.policy import TopicPolicy
-from penstock.log.server.broker import error_code
+from penstock.log.server.broker import NODE_ID, error_code
 from penstock.log.server.call import Call, api
+from penstock.log.topics import Topic
 
 DEFAULT_CONFIG, TOPIC_CONFIG = 5, 1
-INVALID_PARTITIONS = 37
-INVALID_REPLICATION_FACTOR = 38
 
 
 def attempt(change: Callable[[], object]) -> dict[str, Any]:
@@ -22,6 +21,10 @@ def attempt(change: Callable[[], object]) -> dict[str, Any]:
     except PenstockError as refusal:
         return {"error_code": ErrorCode(error_code(refusal)), "error_message": str(refusal)}
     return {"error_code": ErrorCode.none, "error_message": None}
+
+
+def _refused(code: ErrorCode, message: str) -> dict[str, Any]:
+    return {"error_code": code, "error_message": message}
 
 
 @api(19, "create_topics", 2, 7)
@@ -36,30 +39,46 @@ def _create(call: Call, asked: Any, dry: bool) -> Any:
     if count == -1:
         count = broker.settings.partitions
     settings = {one.name: one.value or "" for one in asked.configs}
-    if asked.replication_factor not in (-1, 1):
-        outcome = {
-            "error_code": ErrorCode(INVALID_REPLICATION_FACTOR),
-            "error_message": "there is one server, so the replication factor is 1",
-        }
-    elif count < 1:
-        outcome = {
-            "error_code": ErrorCode(INVALID_PARTITIONS),
-            "error_message": f"{count} partitions are not possible",
-        }
-    else:
-        outcome = attempt(lambda: broker.topics.create(asked.name, count, settings, dry=dry))
-    topic = None if outcome["error_code"] else broker.topics.find(asked.name)
-    policy = topic.policy if topic else None
+    made: list[Topic] = []
+    outcome = _impossible(asked, count) or attempt(
+        lambda: made.append(broker.topics.create(asked.name, count, settings, dry=dry))
+    )
+    topic = made[0] if made else None
     return call.entity(
         "CreatableTopicResult",
         name=asked.name,
-        topic_id=topic.id if topic else None,
-        num_partitions=len(topic.partitions) if topic else -1,
+        topic_id=topic.id if topic and not dry else None,
+        num_partitions=count if topic else -1,
         replication_factor=1 if topic else -1,
-        configs=_configs(call, policy) if policy and call.version >= 5 else None,
+        configs=_configs(call, topic.policy) if topic and call.version >= 5 else (),
         topic_config_error_code=0,
         **outcome,
     )
+
+
+def _impossible(asked: Any, count: int) -> dict[str, Any] | None:
+    """Why a topic of this shape cannot be, if it cannot."""
+    if asked.assignments:
+        if (asked.num_partitions, asked.replication_factor) != (-1, -1):
+            return _refused(ErrorCode.invalid_request, "partitions are counted or placed, not both")
+        indexes = sorted(one.partition_index for one in asked.assignments)
+        if indexes != list(range(count)) or not _all_here(asked.assignments):
+            return _refused(
+                ErrorCode.invalid_replica_assignment,
+                f"partitions are numbered from 0 without a gap, all on node {NODE_ID}",
+            )
+    elif asked.replication_factor not in (-1, 1):
+        return _refused(
+            ErrorCode.invalid_replication_factor,
+            "there is one server, so the replication factor is 1",
+        )
+    elif count < 1:
+        return _refused(ErrorCode.invalid_partitions, f"{count} partitions are not possible")
+    return None
+
+
+def _all_here(assignments: tuple[Any, ...]) -> bool:
+    return all(one.broker_ids == (NODE_ID,) for one in assignments)
 
 
 def _configs(call: Call, policy: TopicPolicy) -> tuple[Any, ...]:
@@ -88,12 +107,15 @@ def delete_topics(call: Call) -> Any:
 
 def _delete(call: Call, name: str | None, topic_id: Any) -> Any:
     topics = call.broker.topics
+    if name is not None and topic_id is not None:
+        both = _refused(ErrorCode.invalid_request, "a topic goes by its name or its id, not both")
+        return call.entity("DeletableTopicResult", name=name, topic_id=topic_id, **both)
     if name is None:
         topic = topics.by_id(topic_id) if topic_id else None
         name = topic.name if topic else None
     outcome: dict[str, Any]
     if name is None:
-        outcome = {"error_code": ErrorCode.unknown_topic_id, "error_message": "no such topic id"}
+        outcome = _refused(ErrorCode.unknown_topic_id, "no such topic id")
     else:
         topic = topics.find(name)
         topic_id = topic.id if topic else topic_id
@@ -108,8 +130,16 @@ def create_partitions(call: Call) -> Any:
 
 
 def _grow(call: Call, asked: Any, dry: bool) -> Any:
-    topics = call.broker.topics
-    outcome = attempt(lambda: topics.add_partitions(asked.name, asked.count, dry=dry))
+    topics, placed = call.broker.topics, asked.assignments
+    topic = topics.find(asked.name)
+    more = asked.count - len(topic.partitions) if topic else 0
+    if placed is not None and more > 0 and (len(placed) != more or not _all_here(placed)):
+        outcome = _refused(
+            ErrorCode.invalid_replica_assignment,
+            f"{more} partitions are added, each on node {NODE_ID}",
+        )
+    else:
+        outcome = attempt(lambda: topics.add_partitions(asked.name, asked.count, dry=dry))
     if outcome["error_code"] == ErrorCode.invalid_request:
-        outcome["error_code"] = ErrorCode(INVALID_PARTITIONS)
+        outcome["error_code"] = ErrorCode.invalid_partitions
     return call.entity("CreatePartitionsTopicResult", name=asked.name, **outcome)

@@ -1,0 +1,37 @@
+"""`penstock bench`: measurements, loaded only when they are run."""
+
+from pathlib import Path
+
+import click
+
+
+@click.group()
+def command() -> None:
+    """Measure the log beside Apache Kafka.
+
+    \b
+    Example:
+      penstock bench log --quick
+    """
+
+
+@command.command()
+@click.option("--repeats", default=3, show_default=True, type=click.IntRange(1), metavar="N")
+@click.option("--quick", is_flag=True, help="Small loads, to see that it runs.")
+@click.option(
+    "--output",
+    default="bench/results/log.md",
+    show_default=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+)
+def log(repeats: int, quick: bool, output: Path) -> None:
+    """Run the log and Apache Kafka in turn, and write a table of both.
+
+    \b
+    Example:
+      penstock bench log --repeats 5 --output results.md
+    """
+    from penstock.bench.log import run
+
+    run(repeats=repeats, quick=quick, output=output)

@@ -1,0 +1,5 @@
+"""What the tests of faults share."""
+
+from tests.log.storage.conftest import syncs
+
+__all__ = ["syncs"]
