@@ -5,23 +5,28 @@
     │   ├── InvalidTopic
     │   ├── InvalidPolicy
     │   └── InvalidDuration
-    └── LogError
-        ├── TopicNotFound
-        ├── TopicExists
-        ├── PartitionNotFound
-        ├── OffsetOutOfRange
-        ├── RecordTooLarge
-        ├── CorruptBatch            bytes that do not check out, with file and position
-        ├── StorageFailed           the disk refused: writes stop, reads go on
-        │   └── DiskFull
-        ├── LogLocked               another process owns the data folder
-        ├── LogClosed
-        ├── LogUnreachable
-        ├── GroupNotFound
-        ├── GroupNotEmpty
-        └── SequenceError           an idempotent producer's numbering does not fit
-            ├── OutOfOrderSequence
-            └── StaleProducerEpoch
+    ├── LogError
+    │   ├── TopicNotFound
+    │   ├── TopicExists
+    │   ├── PartitionNotFound
+    │   ├── OffsetOutOfRange
+    │   ├── RecordTooLarge
+    │   ├── CorruptBatch            bytes that do not check out, with file and position
+    │   ├── StorageFailed           the disk refused: writes stop, reads go on
+    │   │   └── DiskFull
+    │   ├── LogLocked               another process owns the data folder
+    │   ├── LogClosed
+    │   ├── LogUnreachable
+    │   ├── GroupNotFound
+    │   ├── GroupNotEmpty
+    │   └── SequenceError           an idempotent producer's numbering does not fit
+    │       ├── OutOfOrderSequence
+    │       └── StaleProducerEpoch
+    └── StateError
+        ├── StateMissing            a version that is not kept, or a file of one that is gone
+        ├── StateDamaged            a file whose bytes do not check out
+        ├── StateMismatch           state of another schema or of another history
+        └── StateLocked             another process works on the bucket
 
 Each carries a hint: what to do about it.
 """
@@ -130,4 +135,24 @@ class OutOfOrderSequence(SequenceError):
 
 
 class StaleProducerEpoch(SequenceError):
+    pass
+
+
+class StateError(PenstockError):
+    pass
+
+
+class StateMissing(StateError):
+    pass
+
+
+class StateDamaged(StateError):
+    pass
+
+
+class StateMismatch(StateError):
+    pass
+
+
+class StateLocked(StateError):
     pass

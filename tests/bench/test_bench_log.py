@@ -9,6 +9,7 @@ import pytest
 from penstock.bench.contenders import CONTENDERS
 from penstock.bench.figures import GOALS, ROWS
 from penstock.bench.log import in_turn, run
+from penstock.testing import wait_until
 
 
 def test_every_contender_is_first_in_turn() -> None:
@@ -58,7 +59,8 @@ def test_ctrl_c_stops_the_servers(tmp_path: Path) -> None:
     assert bench.returncode == 130, rest
     assert "start-up" in first
     assert "Traceback" not in rest
-    assert _session(bench.pid) == []
+    # Whoever prepares Kafka's folder at that moment may be on its own, and ends by itself.
+    wait_until(lambda: not _session(bench.pid), within=20, what="an end of all its processes")
     assert not (tmp_path / "log.md").exists()
 
 

@@ -1,6 +1,7 @@
 """Penstock's commands as processes of their own: to their end, in a pipe, or on a terminal."""
 
 import contextlib
+import json
 import os
 import pty
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from penstock.log.owner import LOCK_FILE, find
 from penstock.testing import wait_until
 
 PENSTOCK = (sys.executable, "-m", "penstock")
@@ -51,12 +53,12 @@ class Running:
         self._start((*PENSTOCK, *arguments), cwd, environment(**environ))
 
     def _start(self, command: tuple[str, ...], cwd: Path | None, env: dict[str, str]) -> None:
-        self._reading, writing = os.pipe()
+        self.reading, writing = os.pipe()
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=writing, stderr=writing, cwd=cwd, env=env
         )
         os.close(writing)
-        os.set_blocking(self._reading, False)
+        os.set_blocking(self.reading, False)
 
     @property
     def pid(self) -> int:
@@ -66,7 +68,7 @@ class Running:
     def text(self) -> str:
         """What it wrote so far to standard output and standard error."""
         with contextlib.suppress(BlockingIOError, OSError):  # nothing there; all ends closed
-            while block := os.read(self._reading, 65536):
+            while block := os.read(self.reading, 65536):
                 self._text += block.decode(errors="replace")
         return self._text
 
@@ -80,7 +82,7 @@ class Running:
         assert what in self.text
         return self._text
 
-    def type(self, text: str) -> None:
+    def enter(self, text: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(text.encode())
         self._process.stdin.flush()
@@ -92,16 +94,15 @@ class Running:
 
     def stop_reading(self) -> None:
         """Closes the reading end of its output, as `head` does at its own end."""
-        os.close(self._reading)
-        self._reading = os.open(os.devnull, os.O_RDONLY)
+        os.close(self.reading)
+        self.reading = os.open(os.devnull, os.O_RDONLY)
 
     def wait(self) -> int:
-        wait_until(
-            # Read all the time, as it could not end while its output is full.
-            lambda: self.text is not None and self._process.poll() is not None,
-            within=WITHIN,
-            what=f"the end of a command that wrote {self._text!r}",
-        )
+        def ended() -> bool:
+            _ = self.text  # read all the time, as it could not end while its output is full
+            return self._process.poll() is not None
+
+        wait_until(ended, within=WITHIN, what=f"the end of a command that wrote {self._text!r}")
         return self._process.wait()
 
     def __enter__(self) -> Self:
@@ -117,23 +118,23 @@ class Running:
         self._process.wait()
         if self._process.stdin is not None:
             self._process.stdin.close()
-        os.close(self._reading)
+        os.close(self.reading)
 
 
 class OnTerminal(Running):
     """The same on a terminal of 80 by 24."""
 
     def _start(self, command: tuple[str, ...], cwd: Path | None, env: dict[str, str]) -> None:
-        self._reading, terminal = pty.openpty()
+        self.reading, terminal = pty.openpty()
         termios.tcsetwinsize(terminal, (24, 80))
         self._process = subprocess.Popen(
             command, stdin=terminal, stdout=terminal, stderr=terminal, cwd=cwd, env=env
         )
         os.close(terminal)
-        os.set_blocking(self._reading, False)
+        os.set_blocking(self.reading, False)
 
-    def type(self, text: str) -> None:
-        os.write(self._reading, text.encode())
+    def enter(self, text: str) -> None:
+        os.write(self.reading, text.encode())
 
     @property
     def plain(self) -> str:
@@ -144,10 +145,6 @@ class OnTerminal(Running):
 @contextlib.contextmanager
 def ended_server(folder: Path) -> Iterator[None]:
     """Ends the server that a command started for a folder, after the block."""
-    import json
-
-    from penstock.log.owner import LOCK_FILE, find
-
     try:
         yield
     finally:

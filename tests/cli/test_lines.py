@@ -112,7 +112,7 @@ def test_json_is_stored_as_it_came_and_blank_lines_are_counted(tmp_path: Path) -
         (LineFormat(json=True), b"NaN", "this is not JSON: NaN is not a JSON number"),
         (LineFormat(json=True), b"[-Infinity]", "-Infinity is not a JSON number"),
         (LineFormat(json=True), b"[" * 900, "this is not JSON"),
-        (LineFormat(json=True), b"\xef\xbb\xbf{}", "BOM"),
+        (LineFormat(json=True), b"\xef\xbb\xbf{}", "this is not JSON"),
         (LineFormat(json=True, key_field="id"), b'{"ID": 1}', "there is no field 'id'"),
         (LineFormat(json=True, key_field="id"), b"[1]", "there is no field 'id'"),
         (LineFormat(key_separator=":"), b"no colon", "there is no ':' between key and value"),

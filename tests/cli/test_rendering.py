@@ -33,8 +33,8 @@ def bytes_of(content: Any) -> bytes | None:
 
 
 def record(**fields: Any) -> Record:
-    known = {"value": b"v", "timestamp": NOON, "topic": "orders", "partition": 0, "offset": 17}
-    return Record(**known | fields)
+    chosen: dict[str, Any] = {"value": b"v", "timestamp": NOON} | fields
+    return Record(topic="orders", partition=0, offset=17, **chosen)
 
 
 def test_a_json_line_has_every_field_in_order() -> None:

@@ -171,6 +171,7 @@ HOSTILE = {
     "headers beyond counting": raw_record(headers=varint(2**62)),
     "headers that are not there": raw_record(headers=varint(1)),
     "a header without a name": raw_record(headers=varint(1) + varint(-1) + varint(-1)),
+    "a header that is no name": raw_record(headers=varint(1) + varint(-1)),
     "a header's name past the record": raw_record(headers=varint(1) + varint(9) + b"name"),
     "a header's value past the record": raw_record(headers=varint(1) + varint(0) + varint(9)),
     "a header's value of length -2": raw_record(headers=varint(1) + varint(0) + varint(-2)),

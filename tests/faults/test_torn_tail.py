@@ -55,6 +55,7 @@ def goes_on(folder: Path, cut: int, whole: list[tuple[int, bytes]] = BEFORE) -> 
         assert read(again, 0) == [*whole, (len(whole), b"next")]
 
 
+@pytest.mark.usefixtures("quick_syncs")
 def test_a_tail_torn_at_any_byte_is_cut_to_the_last_whole_batch(tmp_path: Path) -> None:
     original = tmp_path / "original"
     begins = interrupted(original)

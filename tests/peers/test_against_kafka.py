@@ -17,13 +17,11 @@ from tests.log.server.scenes import SCENES, await_coordinator, new_producer_id, 
 # Who answers, what it is called, and what is given out by chance.
 OWN = {"host", "port", "cluster_id", "rack", "client_host", "throttle_time"}
 BY_CHANCE = {"topic_id", "member_id", "leader", "producer_id", "leader_epoch"}
-# Every text is our own; rights, replicas that lag and transactions are not there to be lacking.
+# Every text is our own; rights and transactions are not there to be lacking.
 NOT_OURS = {
     "error_message",
     "authorized_operations",
     "topic_authorized_operations",
-    "eligible_leader_replicas",
-    "last_known_elr",
     "aborted_transactions",
     "config_source",
     "config_type",

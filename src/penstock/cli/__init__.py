@@ -55,6 +55,11 @@ class OnDemand(click.Group):
             raise Failure(str(error)) from error
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
+        except SystemError as error:
+            # What becomes of a Ctrl-C that comes upon the Kafka client at the wrong moment.
+            if not isinstance(error.__cause__, KeyboardInterrupt):
+                raise
+            ctx.exit(INTERRUPTED)
         except BrokenPipeError:
             # Whoever read our output has seen enough. Python would complain once more when it
             # flushes what is left at its end, so that goes nowhere.

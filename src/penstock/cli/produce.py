@@ -54,22 +54,23 @@ def command(
         raise click.UsageError("Give --key-field or --key-separator, not both.")
     form = LineFormat(bool(json or key_field), key_separator or "", key_field or "")
     tally = Tally()
-    with open_log() as log, Interrupts() as interrupts, _source(file) as (source, name):
+    with open_log() as log:
         longest = find_topic(log, topic).policy.max_message_bytes
-        reader = LineReader(source, name, form, longest=longest)
-        try:
-            with _progress(source, name) as advance:
-                for records in reader:
-                    with interrupts.held_back():
-                        tally.add(log.append(topic, records))
-                        advance(reader.bytes)
-        except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
-            click.get_current_context().exit(INTERRUPTED)
-        finally:
-            tally.show(topic)
-            if reader.blank:
-                click.echo(f"left out {plural(reader.blank, 'blank line')}", err=True)
+        with Interrupts() as interrupts, _source(file) as (source, name):
+            reader = LineReader(source, name, form, longest=longest)
+            try:
+                with _progress(source, name) as advance:
+                    for records in reader:
+                        with interrupts.held_back():
+                            tally.add(log.append(topic, records))
+                            advance(reader.bytes)
+            except KeyboardInterrupt:
+                click.echo("interrupted", err=True)
+                click.get_current_context().exit(INTERRUPTED)
+            finally:
+                tally.show(topic)
+                if reader.blank:
+                    click.echo(f"left out {plural(reader.blank, 'blank line')}", err=True)
 
 
 class Tally:

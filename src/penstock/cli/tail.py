@@ -70,35 +70,23 @@ def command(
     if no_follow and not from_start and since is last is None:
         last = LAST
     with open_log() as log, Interrupts() as interrupts:
+        bounds = choose_partitions(find_topic(log, topic), partition)
         output = Output()
         try:
             if group:
-                find_topic(log, topic)
                 _read_as_member(log, topic, group, from_start, no_follow, output, interrupts)
-            else:
-                starts = _starts(log, topic, partition, from_start, since, last)
-                _read(log, topic, starts, partition is None, last, no_follow, output)
+                return
+            starts = {}
+            for index, (start, end) in bounds.items():
+                if from_start:
+                    starts[index] = start
+                elif since is not None:
+                    starts[index] = max(log.offset_at(topic, index, since), start)
+                else:
+                    starts[index] = max(end - (last or 0), start)
+            _read(log, topic, starts, partition is None, last, no_follow, output)
         except KeyboardInterrupt:
             pass  # the usual end of following
-
-
-def _starts(
-    log: Log,
-    topic: str,
-    partition: int | None,
-    from_start: bool,
-    since: int | None,
-    last: int | None,
-) -> dict[int, int]:
-    starts = {}
-    for index, (start, end) in choose_partitions(find_topic(log, topic), partition).items():
-        if from_start:
-            starts[index] = start
-        elif since is not None:
-            starts[index] = max(log.offset_at(topic, index, since), start)
-        else:
-            starts[index] = max(end - (last or 0), start)
-    return starts
 
 
 def _read(

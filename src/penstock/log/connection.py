@@ -28,6 +28,8 @@ from penstock.errors import (
 from penstock.events.record import Record
 
 logger = logging.getLogger(__name__)
+# While a server is away, the client reports twenty times a second that it cannot connect.
+logger.addFilter(lambda line: not line.getMessage().startswith("FAIL "))
 
 _SCHEME = "kafka://"
 _AT_ONCE = 1_000  # messages taken from the client in one go
@@ -45,7 +47,7 @@ _MEANINGS: dict[int, tuple[type[PenstockError], str]] = {
     KafkaError._UNKNOWN_PARTITION: (PartitionNotFound, "partitions are numbered from 0"),
     KafkaError.TOPIC_ALREADY_EXISTS: (TopicExists, "choose another name, or delete it first"),
     KafkaError.TOPIC_EXCEPTION: (InvalidTopic, "use letters, digits, '.', '_' and '-'"),
-    KafkaError.INVALID_CONFIG: (InvalidPolicy, "this log does not take that setting"),
+    KafkaError.INVALID_CONFIG: (InvalidPolicy, "the log refuses this setting, or its value"),
     KafkaError.INVALID_PARTITIONS: (InvalidPolicy, "partitions can be added, not taken away"),
     KafkaError.INVALID_REPLICATION_FACTOR: (InvalidPolicy, "there are not that many brokers"),
     KafkaError.POLICY_VIOLATION: (InvalidPolicy, "the log's own rules forbid it"),

@@ -62,6 +62,7 @@ class SharedProducer:
                 topic_metadata_propagation_max_ms=1_000,
             )
         )
+        self._limit = time_limit
         self._round = Condition()
         self._serving = False
         self.broken = False
@@ -89,6 +90,7 @@ class SharedProducer:
 
     def _send(self, topic: str, record: Record, place: int, parcel: _Parcel) -> None:
         report = partial(parcel.report, parcel.sent)
+        looked_again = False
         while True:
             try:
                 return self._producer.produce(
@@ -102,6 +104,13 @@ class SharedProducer:
                 )
             except BufferError:  # the queue is full until some of it has been delivered
                 self._serve(lambda: False)
+            except KafkaException as refused:
+                unknown = refused.args[0].code() == KafkaError._UNKNOWN_PARTITION
+                if not unknown or looked_again:
+                    raise
+                # The producer knows the topic as it was before it grew.
+                self._producer.list_topics(timeout=self._limit)
+                looked_again = True
 
     def _serve(self, settled: Callable[[], bool]) -> None:
         """Lets reports come in for one round, in this thread or in the one that is at it already.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from penstock.errors import InvalidInput, LogClosed
 from penstock.log.owner import Ownership
-from penstock.log.storage.files import storage_error, write_atomically
+from penstock.log.storage.files import make_folder, storage_error, write_atomically
 from penstock.log.storage.journal import Journal
 from penstock.log.topics import Topics
 
@@ -28,6 +28,9 @@ class Engine:
         self._syncs = ThreadPoolExecutor(SYNC_THREADS, "penstock-sync")
         try:
             self.cluster_id = _identity(folder)
+            if folder is not None:
+                make_folder(folder / "topics")
+                make_folder(folder / "journal")
             self.topics = Topics(folder, self._syncs)
             self.journal = Journal(folder and folder / "journal", self._syncs)
         except OSError as error:
@@ -43,17 +46,17 @@ class Engine:
         """An id that no producer of this log ever had; waits for the disk once in a thousand."""
         with self._id_lock:
             if self._next_id == self._ids_end:
-                self._ids_end += PRODUCER_IDS_AT_ONCE
-                self._write_ids_end()
+                self._reserve_ids(self._ids_end + PRODUCER_IDS_AT_ONCE)
             self._next_id += 1
             return self._next_id - 1
 
-    def _write_ids_end(self) -> None:
+    def _reserve_ids(self, end: int) -> None:
         if self.folder is not None:
             try:
-                write_atomically(self.folder / PRODUCER_IDS_FILE, str(self._ids_end).encode())
+                write_atomically(self.folder / PRODUCER_IDS_FILE, str(end).encode())
             except OSError as error:
                 raise storage_error(error, "reserving producer ids") from error
+        self._ids_end = end
 
     def check_open(self) -> None:
         if self.closed:

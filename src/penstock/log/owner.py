@@ -11,11 +11,15 @@ from pathlib import Path
 
 from penstock.clock import monotonic, sleep
 from penstock.errors import LogLocked, LogUnreachable
-from penstock.log.storage.files import storage_error
+from penstock.log.storage.files import make_folder, storage_error
 
 LOCK_FILE = "lock"
 SERVER_LOG = "server.log"
 START_SECONDS = 20.0
+# Who only looks for the owner holds the lock for an instant, so one refusal does not tell.
+LOCK_SECONDS = 0.2
+# The lock file is overwritten in place: there is room for that on a full disk too.
+LOCK_BYTES = 256
 
 
 class Ownership:
@@ -24,30 +28,43 @@ class Ownership:
     def __init__(self, folder: Path) -> None:
         """Makes the folder when it is missing. Raises LogLocked when another process owns it."""
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             self._fd = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise storage_error(error, f"opening the log in {folder}") from error
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not self._take():
             os.close(self._fd)
             owner = _read(folder)
             where = f" at {owner['address']}" if owner.get("address") else ""
             raise LogLocked(
                 f"{folder} is in use by process {owner.get('pid', 'unknown')}{where}",
                 hint="connect to that address, or stop the process first",
-            ) from None
-        self.announce(None)
+            )
+        try:
+            self.announce(None)
+        except OSError as error:
+            os.close(self._fd)
+            raise storage_error(error, f"opening the log in {folder}") from error
+
+    def _take(self) -> bool:
+        deadline = monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if monotonic() > deadline:
+                    return False
+                sleep(0.01)
+            else:
+                return True
 
     def announce(self, address: str | None) -> None:
         """Writes who owns the folder and, once it serves, where."""
         content = json.dumps({"pid": os.getpid(), "address": address}).encode()
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, content, 0)
+        os.pwrite(self._fd, content.ljust(LOCK_BYTES), 0)
 
     def release(self) -> None:
-        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, b" " * LOCK_BYTES, 0)
         os.close(self._fd)
 
 

@@ -37,6 +37,7 @@ from penstock.errors import (
     LogUnreachable,
     PartitionNotFound,
     RecordTooLarge,
+    TopicNotFound,
 )
 from penstock.events.batch import encode
 from penstock.events.record import Position, Record
@@ -282,8 +283,14 @@ class RemoteLog(Log):
         return {place: Bounds(starts[place], ends[place]) for place in places}
 
     def _offsets(self, places: Collection[Place], which: OffsetSpec) -> dict[Place, int]:
-        if not places:
-            return {}
+        try:
+            return self._listed_offsets(places, which)
+        except (TopicNotFound, PartitionNotFound):
+            # The client remembers for long what was not there once; listing all topics helps it.
+            self.topics()
+            return self._listed_offsets(places, which)
+
+    def _listed_offsets(self, places: Collection[Place], which: OffsetSpec) -> dict[Place, int]:
         asked = self._admin.list_offsets(
             {TopicPartition(*place): which for place in places},
             isolation_level=IsolationLevel.READ_COMMITTED,

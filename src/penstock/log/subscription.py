@@ -25,8 +25,10 @@ from penstock.log.connection import logger, meaning, meaningful, receive, record
 from penstock.log.contract import Start
 
 _ROUND = 0.1  # seconds until a waiting thread looks up; records end a round at once
+_BLINK = 0.001  # seconds, for what does not end a round by itself
 _FIRST_CONTACT = 5.0  # seconds for the first answer of the log
-_PATIENCE = 30.0  # seconds for later ones
+_ANSWER = 1.0  # seconds for one that can be asked for again
+_PATIENCE = 30.0  # seconds for any other
 
 # The group is being arranged anew, or its server is: worth another try when that is over.
 _UNSETTLED = {
@@ -66,6 +68,9 @@ class Subscription:
         self._share: set[Place] = set()
         self._joined = False
         self._positions: dict[Place, int] = {}
+        self._uncommitted: set[Place] = set()
+        self._answers: dict[frozenset[tuple[Place, int]], KafkaError | None] = {}
+        self._troubled = False
         self._closing = Event()
         self._in_block = False
         self._left = False
@@ -87,7 +92,7 @@ class Subscription:
                 fetch_queue_backoff_ms=5,
                 queued_min_messages=1_000_000,
             )
-            | {"logger": logger, "log_level": 4}
+            | {"logger": logger, "log_level": 4, "on_commit": self._answered}
         )
         try:
             self._check_topics(address, names)
@@ -134,15 +139,19 @@ class Subscription:
             while (record := self._take()) is not None:
                 yield record
             for place in self._share - ends.keys():
-                ends[place] = self._end(place)
-            if self._joined and all(self._positions.get(at, -1) >= ends[at] for at in self._share):
+                if (end := self._end(place)) is not None:
+                    ends[place] = end
+            if self._joined and all(
+                place in ends and self._positions.get(place, -1) >= ends[place]
+                for place in self._share
+            ):
                 return
             self._fill(_ROUND)
 
     def poll(self, timeout: float = 1.0) -> list[Record]:
         """The records that are there, after waiting up to `timeout` seconds for the first one."""
         if self._closing.is_set():
-            raise LogClosed(f"this subscription of group {self._group!r} has been closed")
+            raise self._closed()
         deadline = clock.monotonic() + timeout
         records: list[Record] = []
         while not self._closing.is_set():
@@ -159,23 +168,38 @@ class Subscription:
         Those that went to another member are left out: it has begun where the group had
         committed, and delivers their records again.
         """
+        if self._left:
+            raise self._closed()
         deadline = clock.monotonic() + _PATIENCE
-        while self._positions:
-            error = self._try_commit()
+        while offsets := dict(self._positions):
+            error = self._try_commit(offsets, deadline)
             if error is None:
+                self._uncommitted -= offsets.keys()
                 return
             if error.code() not in _UNSETTLED or clock.monotonic() > deadline:
                 raise meaning(error, f"the offsets of group {self._group!r} are not committed")
             self._fill(_ROUND)
 
-    def _try_commit(self) -> KafkaError | None:
-        offsets = [TopicPartition(*place, offset) for place, offset in self._positions.items()]
-        try:
-            with self._client:
-                committed = self._consumer.commit(offsets=offsets, asynchronous=False)
-        except KafkaException as failed:
-            return failed.args[0]  # type: ignore[no-any-return]
-        return next((each.error for each in committed if each.error is not None), None)
+    def _try_commit(self, offsets: dict[Place, int], deadline: float) -> KafkaError | None:
+        # Sent off and waited for here: the client's own waiting has no limit, and keeps the
+        # member from giving up partitions when the group wants them back.
+        asked = frozenset(offsets.items())
+        self._answers.clear()
+        with self._client, meaningful(f"the offsets of group {self._group!r} are not committed"):
+            self._consumer.commit(
+                offsets=[TopicPartition(*place, offset) for place, offset in asked],
+                asynchronous=True,
+            )
+        while asked not in self._answers:
+            if clock.monotonic() > deadline:
+                return KafkaError(KafkaError._TIMED_OUT)
+            self._fill(_BLINK)
+        return self._answers[asked]
+
+    def _answered(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        asked = frozenset(((each.topic, each.partition), each.offset) for each in partitions)
+        errors = [error, *(each.error for each in partitions)]
+        self._answers[asked] = next((each for each in errors if each is not None), None)
 
     def close(self) -> None:
         """Ends the iteration and leaves the group, committing nothing.
@@ -204,6 +228,11 @@ class Subscription:
             self._in_block = False
             self.close()
 
+    def _closed(self) -> LogClosed:
+        return LogClosed(
+            f"this subscription of group {self._group!r} has been closed", hint="subscribe again"
+        )
+
     def _leave(self) -> None:
         with self._client:
             if not self._left:
@@ -223,23 +252,31 @@ class Subscription:
             place = (message.topic() or "", message.partition() or 0)
             offset = message.offset() or 0
             error = message.error()
-            if error is None:
-                if place in self._share:
-                    self._positions[place] = offset + 1
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                self._pass_over(error)
+            elif place in self._share:
+                self._troubled = False
+                self._positions[place] = offset + (error is None)
+                if error is None:
+                    self._uncommitted.add(place)
                     return record_of(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                if place in self._share:
-                    self._positions[place] = offset
-            elif error.code() in _PASSING:
-                logger.warning("group %s: %s", self._group, error.str())
-            else:
-                raise meaning(error, f"group {self._group!r} cannot read")
         return None
 
-    def _end(self, place: Place) -> int:
-        with self._client, meaningful(f"no offsets of {place[0]}/{place[1]}"):
-            partition = TopicPartition(*place)
-            return self._consumer.get_watermark_offsets(partition, timeout=_PATIENCE)[1]
+    def _pass_over(self, error: KafkaError) -> None:
+        if error.code() not in _PASSING:
+            raise meaning(error, f"group {self._group!r} cannot read")
+        if not self._troubled:  # told once; while a server is away, the client repeats itself
+            logger.warning("group %s: %s", self._group, error.str())
+        self._troubled = True
+
+    def _end(self, place: Place) -> int | None:
+        """Where the partition ends at present; None while the server is away."""
+        try:
+            with self._client:
+                partition = TopicPartition(*place)
+                return self._consumer.get_watermark_offsets(partition, timeout=_ANSWER)[1]
+        except KafkaException:
+            return None
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         if self._from_end and partitions:
@@ -254,9 +291,19 @@ class Subscription:
         self._joined = True
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        gone = {(each.topic, each.partition) for each in partitions}
-        self._share -= gone
-        self._positions = {at: offset for at, offset in self._positions.items() if at not in gone}
+        self._joined = False  # until the group has said what this member gets instead
+        for place in ((each.topic, each.partition) for each in partitions):
+            self._share.discard(place)
+            self._positions.pop(place, None)
+            if place in self._uncommitted and not self._left:
+                logger.warning(
+                    "group %s: %s/%d goes to another member, and with it what was handed out "
+                    "here and not committed",
+                    *(self._group, *place),
+                )
+            self._uncommitted.discard(place)
         self._queue = deque(
-            message for message in self._queue if (message.topic(), message.partition()) not in gone
+            message
+            for message in self._queue
+            if (message.topic(), message.partition()) in self._share
         )

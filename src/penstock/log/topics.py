@@ -18,6 +18,7 @@ from penstock.errors import (
     InvalidInput,
     InvalidPolicy,
     PartitionNotFound,
+    StorageFailed,
     TopicExists,
     TopicNotFound,
 )
@@ -135,7 +136,12 @@ class Topics:
                 raise TopicExists(f"topic {name!r} is there already")
             topic = Topic(name, uuid.uuid4(), policy, [])
             if not dry:
-                self._change(topic, partitions, policy)
+                try:
+                    self._change(topic, partitions, policy)
+                except StorageFailed:
+                    if self._folder is not None:
+                        shutil.rmtree(self._folder / name, ignore_errors=True)
+                    raise
                 self._enter(topic)
             return topic
 
@@ -169,28 +175,33 @@ class Topics:
                 self._change(topic, count, topic.policy)
 
     def _change(self, topic: Topic, count: int, policy: TopicPolicy) -> None:
-        topic.policy = policy
-        for partition in topic.partitions:
-            partition.policy = policy
+        """What it says is used once it is on disk, and not at all when the disk refuses it."""
+        changed = Topic(topic.name, topic.id, policy, [*topic.partitions])
         try:
-            self._grow(topic, count)
-            self._save(topic)
+            self._grow(changed, count)
+            self._save(changed)
         except OSError as error:
             raise storage_error(error, f"changing topic {topic.name}") from error
+        topic.policy, topic.partitions = policy, changed.partitions
+        for partition in topic.partitions:
+            partition.policy = policy
 
     def delete(self, name: str) -> None:
         with self._lock:
             topic = self.get(name)
+            if self._folder is not None and self._trash is not None:
+                # Gone with one rename; the files follow, and the next opening sweeps up.
+                grave = self._trash / str(topic.id)
+                try:
+                    self._trash.mkdir(exist_ok=True)
+                    (self._folder / name).rename(grave)
+                    sync_folder(self._folder)
+                except OSError as error:
+                    raise storage_error(error, f"deleting topic {name}") from error
+                self._syncs.submit(shutil.rmtree, grave, ignore_errors=True)
             del self._by_name[name], self._by_id[topic.id]
             for partition in topic.partitions:
                 partition.abandon()
-            if self._folder is not None and self._trash is not None:
-                # Gone with one rename; the files follow, and the next opening sweeps up.
-                self._trash.mkdir(exist_ok=True)
-                grave = self._trash / str(topic.id)
-                (self._folder / name).rename(grave)
-                sync_folder(self._folder)
-                self._syncs.submit(shutil.rmtree, grave, ignore_errors=True)
         self.when_deleted(name)
 
     def expire(self, now: int) -> int:

@@ -23,13 +23,13 @@ DAY_MS = 86_400_000
 
 class TopicsContract:
     def test_a_new_topic_is_described(self, log: Log, topic: str) -> None:
-        log.create(topic, partitions=3, retention="2 days", segment_bytes=1_000_000)
+        log.create(topic, partitions=3, retention="2 days", segment_bytes=2_000_000)
         described = log.describe(topic)
         assert described.name == topic
         assert described.id != UUID(int=0)
         assert described.partitions == (Bounds(0, 0),) * 3
         assert described.policy.retention_ms == 2 * DAY_MS
-        assert described.policy.segment_bytes == 1_000_000
+        assert described.policy.segment_bytes == 2_000_000
         assert described.policy.cleanup_policy == "delete"
 
     def test_topics_are_listed_in_order(self, log: Log, topic: str) -> None:

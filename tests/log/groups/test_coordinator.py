@@ -245,6 +245,13 @@ def test_a_topic_that_is_deleted_is_forgotten_by_all_groups(rig: Rig) -> None:
         rig.restart()
 
 
+def test_topics_that_are_gone_after_a_crash_are_forgotten(rig: Rig) -> None:
+    commit(rig, {P0: 5, ("kept", 0): 6, ("unread", 1): 7})
+    rig.restart()
+    rig.groups.keep_topics(["kept", "other"])
+    assert committed(rig) == {("kept", 0): 6}
+
+
 def test_forgetting_a_topic_that_nobody_read_costs_nothing(rig: Rig) -> None:
     rig.groups.forget_topic("t")
     assert rig.journal.puts == 0

@@ -512,3 +512,16 @@ def test_closing_answers_all_who_wait(rig: Rig) -> None:
     rig.groups.close()
     assert joins[0].error is ErrorCode.coordinator_not_available
     assert rig.wheel.armed == 0
+
+
+def test_a_disk_that_is_done_after_the_end_changes_nothing(rig: Rig) -> None:
+    (a,) = rig.stable("a")
+    rig.join(a)
+    rig.journal.syncs = False
+    syncs = rig.sync(a, 2, {a: b"all"})
+    rig.groups.close()
+    assert [answer.error for answer in syncs] == [ErrorCode.coordinator_not_available]
+    rig.journal.sync()
+    rig.wheel.turn()
+    assert rig.group.state is State.DEAD
+    assert rig.wheel.armed == 0

@@ -60,7 +60,7 @@ async def member(wire: Wire, **values: Any) -> str:
     parts = [{"member_id": joined.member_id, "assignment": assignment(("t", 0), ("t", 1))}]
     synced = await wire.ask(
         "sync_group",
-        5,
+        4,
         group_id="g",
         generation_id=joined.generation_id,
         member_id=joined.member_id,
@@ -214,8 +214,10 @@ def test_sync_group(version: int) -> None:
             wrong = names | {"protocol_name": "sticky"}
             answer = await wire.ask("sync_group", version, assignments=[], **asked, **wrong)
             assert answer.error_code is ErrorCode.inconsistent_group_protocol
+            answer = await wire.ask("sync_group", version, assignments=[], **asked)
+            assert answer.error_code is ErrorCode.inconsistent_group_protocol, "not said at all"
         asked["generation_id"] = 2
-        answer = await wire.ask("sync_group", version, assignments=[], **asked)
+        answer = await wire.ask("sync_group", version, assignments=[], **asked, **names)
         assert (answer.error_code, answer.assignment) == (ErrorCode.illegal_generation, b"")
 
     play(scenario, version)
@@ -262,7 +264,13 @@ def test_leave_group(version: int) -> None:
         again = await wire.ask("leave_group", version, group_id="g", member_id=one, members=[])
         assert again.error_code is (ErrorCode.unknown_member_id if version < 3 else NONE)
         other = await wire.ask("leave_group", version, group_id="x", member_id="x", members=members)
-        assert other.error_code is ErrorCode.unknown_member_id
+        if version < 3:
+            assert other.error_code is ErrorCode.unknown_member_id
+        else:
+            unknown = ErrorCode.unknown_member_id
+            assert [each.error_code for each in other.members] == [unknown, unknown]
+        none = await wire.ask("leave_group", version, group_id="", member_id="x", members=members)
+        assert none.error_code is ErrorCode.invalid_group_id
 
     play(scenario, version)
 

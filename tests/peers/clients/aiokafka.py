@@ -42,6 +42,7 @@ class AioKafka(Client):
             acks=how.acks if how.acks == "all" else int(how.acks),
             enable_idempotence=how.idempotent,
             max_request_size=how.largest,
+            request_timeout_ms=how.patience_ms,
             max_batch_size=max(how.largest, 16_384),
         )
         return _Feed(lambda: AIOKafkaProducer(**settings), topic)

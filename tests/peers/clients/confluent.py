@@ -1,6 +1,7 @@
 """confluent-kafka, on librdkafka."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from confluent_kafka import (
@@ -58,6 +59,8 @@ class Confluent(Client):
             acks=how.acks,
             enable_idempotence=how.idempotent,
             message_max_bytes=how.largest,
+            message_timeout_ms=how.patience_ms,
+            topic_metadata_propagation_max_ms=how.patience_ms,
         )
         return _Feed(Producer(settings), topic)
 
@@ -120,7 +123,7 @@ class Confluent(Client):
 
     # Topics
 
-    @property
+    @cached_property
     def _admin(self) -> AdminClient:
         return AdminClient(self._settings())
 

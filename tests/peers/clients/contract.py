@@ -25,12 +25,21 @@ class Refused(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Sending:
-    """How records are sent; `largest` is the most that the client itself lets through, in bytes."""
+    """How records are sent.
+
+    `largest` is the most that the client itself lets through, in bytes; `patience` how long it
+    tries, in seconds.
+    """
 
     codec: str = "none"
     acks: str = "all"
     idempotent: bool = False
     largest: int = 1_000_000
+    patience: float = 30.0
+
+    @property
+    def patience_ms(self) -> int:
+        return round(self.patience * 1_000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +51,9 @@ class Reading:
     count: int | None = None
     strategy: str = RANGE
     instance: str | None = None
+
+
+SOMEHOW = Sending()
 
 
 class Feed(ABC):
@@ -84,13 +96,12 @@ class Follower:
             self._failure = error
 
     @property
-    def stopped(self) -> bool:
-        return self._stopped.is_set()
+    def full(self) -> bool:
+        return self._count is not None and len(self.received) >= self._count
 
     @property
     def done(self) -> bool:
-        full = self._count is not None and len(self.received) >= self._count
-        return full or self.stopped
+        return self.full or self._stopped.is_set()
 
     def values(self) -> list[bytes | None]:
         return [record.value for record in self.received]
@@ -156,37 +167,17 @@ class Client(ABC):
     def read(self, topic: str, how: Reading, into: Follower) -> None:
         """Takes records into the follower until it is done, then commits and leaves."""
 
-    def produce(
-        self,
-        topic: str,
-        records: Iterable[Record],
-        *,
-        codec: str = "none",
-        acks: str = "all",
-        idempotent: bool = False,
-        largest: int = 1_000_000,
-    ) -> None:
-        how = Sending(codec=codec, acks=acks, idempotent=idempotent, largest=largest)
+    def produce(self, topic: str, records: Iterable[Record], how: Sending = SOMEHOW) -> None:
         with self.feed(topic, how) as feed:
             for record in records:
                 feed.send(record)
 
-    def follow(
-        self,
-        topic: str,
-        *,
-        group: str | None = None,
-        start: str = "earliest",
-        count: int | None = None,
-        strategy: str = RANGE,
-        instance: str | None = None,
-    ) -> Follower:
-        how = Reading(group=group, start=start, count=count, strategy=strategy, instance=instance)
-        return Follower(lambda follower: self.read(topic, how, follower), count)
+    def follow(self, topic: str, how: Reading) -> Follower:
+        return Follower(lambda follower: self.read(topic, how, follower), how.count)
 
     def consume(self, topic: str, count: int, *, group: str | None = None) -> list[Record]:
         """So many records, in the order in which they came; a group goes on where it was."""
-        return self.follow(topic, group=group, count=count).finish()
+        return self.follow(topic, Reading(group=group, count=count)).finish()
 
     @abstractmethod
     def offset_at(self, topic: str, partition: int, timestamp: int) -> int:

@@ -58,12 +58,12 @@ class Java(Client):
             "kafka-console-producer",
             topic,
             *_properties("--reader-property", parsing),
-            *("--compression-codec", how.codec),
+            *("--compression-codec", how.codec, "--max-block-ms", str(how.patience_ms)),
             acks=how.acks,
             enable_idempotence=str(how.idempotent).lower(),
             max_request_size=how.largest,
-            delivery_timeout_ms=30_000,
-            request_timeout_ms=10_000,
+            delivery_timeout_ms=how.patience_ms,
+            request_timeout_ms=how.patience_ms // 3,
             linger_ms=0,
         )
         return LineFeed(command, _line, "Exception", "ERROR")

@@ -11,6 +11,7 @@ from penstock.events.record import Header, Record
 from tests.peers.clients.contract import (
     HEARTBEAT_MS,
     SESSION_MS,
+    SOMEHOW,
     Client,
     Feed,
     Follower,
@@ -49,21 +50,12 @@ class Kcat(Client):
             acks=how.acks,
             enable_idempotence=str(how.idempotent).lower(),
             message_max_bytes=how.largest,
-            message_timeout_ms=30_000,
+            message_timeout_ms=how.patience_ms,
+            topic_metadata_propagation_max_ms=how.patience_ms,
         )
         return LineFeed(command, _line, "Delivery failed", "ERROR")
 
-    def produce(
-        self,
-        topic: str,
-        records: Iterable[Record],
-        *,
-        codec: str = "none",
-        acks: str = "all",
-        idempotent: bool = False,
-        largest: int = 1_000_000,
-    ) -> None:
-        how = Sending(codec=codec, acks=acks, idempotent=idempotent, largest=largest)
+    def produce(self, topic: str, records: Iterable[Record], how: Sending = SOMEHOW) -> None:
         alike = itertools.groupby(records, key=lambda each: (each.headers, each.partition))
         for (headers, partition), run in alike:
             with self._feed(topic, how, headers, partition) as feed:

@@ -80,7 +80,7 @@ def follow(command: Sequence[str], parse: Callable[[str], Record], into: Followe
                 into.received.append(parse(line))
             ended = line is None
     finally:
-        status, said = program.end(ask=not ended and into.stopped)
+        status, said = program.end(ask=not ended and not into.full)
     if ended and status:
         raise Refused(said)
 

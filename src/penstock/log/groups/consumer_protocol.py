@@ -5,7 +5,7 @@ A message begins with its version, and every version begins like the first, so t
 
 from kio.schema.consumer_protocol_subscription.v0.data import ConsumerProtocolSubscription
 from kio.serial import entity_reader
-from kio.serial.errors import DecodeError
+from kio.serial.errors import SerialError
 
 CONSUMER = "consumer"
 _VERSION_BYTES = 2
@@ -17,6 +17,6 @@ def subscribed_topics(subscription: bytes) -> frozenset[str] | None:
     """The topics a consumer wants to read; None when the bytes are no subscription."""
     try:
         read, _ = _read_subscription(subscription, _VERSION_BYTES)
-    except DecodeError:
+    except (SerialError, ValueError):
         return None
     return frozenset(read.topics)

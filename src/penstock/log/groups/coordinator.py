@@ -4,7 +4,7 @@ Everything here runs on one thread, the event loop's. Answers are given by calli
 commits and assignments only once the journal has them on disk.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -136,9 +136,12 @@ class Coordinator:
     def leave(
         self, name: str, leaving: list[tuple[str, str | None]]
     ) -> tuple[ErrorCode, list[ErrorCode]]:
-        """One error for the whole, and one for each that leaves, in order."""
+        """One error for the whole, and without it one for each that leaves, in order."""
+        if not name:
+            return ErrorCode.invalid_group_id, []
         group = self._groups.get(name)
-        return (ErrorCode.none, group.leave(leaving)) if group else (_missing(name), [])
+        unknown = [ErrorCode.unknown_member_id] * len(leaving)
+        return ErrorCode.none, group.leave(leaving) if group else unknown
 
     # Offsets
 
@@ -256,6 +259,12 @@ class Coordinator:
     def forget_topic(self, topic: str) -> None:
         """Drops what every group committed in a topic that is no more."""
         self._forget(self.offsets.of_topic(topic), (), lambda failure: None)
+
+    def keep_topics(self, existing: Container[str]) -> None:
+        """Forgets all other topics: after a start, those whose deletion a crash cut short."""
+        for topic in self.offsets.topics():
+            if topic not in existing:
+                self.forget_topic(topic)
 
     def _sweep_later(self) -> None:
         self._sweep_timer = self._schedule(self.settings.retention_check_ms / 1_000, self._sweep)

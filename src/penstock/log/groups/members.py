@@ -132,13 +132,10 @@ class Members:
 
     def elect(self) -> bool:
         """Lets the first that has joined lead if the leader has not; False when none has joined."""
-        leader = self._by_id[self.leader] if self.leader else None
-        if leader is None or leader.on_join is None:
-            joined = (member.id for member in self._by_id.values() if member.on_join)
-            first = next(joined, None)
-            self.leader = first or self.leader
-            return first is not None
-        return True
+        joined = [member.id for member in self._by_id.values() if member.on_join is not None]
+        if joined and self.leader not in joined:
+            self.leader = joined[0]
+        return bool(joined)
 
     def support(self, protocol: str) -> bool:
         return all(protocol in member.protocols for member in self._by_id.values())

@@ -11,6 +11,10 @@ from penstock.log.groups.offsets import Committed, TopicPartition
 
 VERSION = 1
 
+# Made once, as a commit takes two and a start all of them.
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+_decode = json.JSONDecoder().decode
+
 
 def group_key(group: str) -> bytes:
     return _dump(["group", group])
@@ -22,7 +26,7 @@ def offset_key(group: str, place: TopicPartition) -> bytes:
 
 def read_key(key: bytes) -> tuple[str, TopicPartition | None]:
     """The group, and for an offset the place in which it was committed."""
-    kind, group, *place = json.loads(key)
+    kind, group, *place = _load(key)
     return group, (place[0], place[1]) if kind == "offset" else None
 
 
@@ -31,7 +35,7 @@ def write_offset(committed: Committed) -> bytes:
 
 
 def read_offset(fact: bytes) -> Committed:
-    version, *fields = json.loads(fact)
+    version, *fields = _load(fact)
     _check(version)
     return Committed._make(fields)
 
@@ -64,7 +68,7 @@ def write_group(group: Group) -> bytes:
 
 def read_group(fact: bytes, group: Group) -> None:
     """Fills a fresh group with what was stored of it."""
-    stored = json.loads(fact)
+    stored = _load(fact)
     _check(stored["version"])
     group.generation = stored["generation"]
     group.protocol_type = stored["protocol_type"]
@@ -86,7 +90,11 @@ def _check(version: int) -> None:
 
 
 def _dump(fact: Any) -> bytes:
-    return json.dumps(fact, separators=(",", ":")).encode()
+    return _encode(fact).encode()
+
+
+def _load(fact: bytes) -> Any:
+    return _decode(fact.decode())
 
 
 def _text(part: bytes) -> str:

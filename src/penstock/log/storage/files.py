@@ -60,6 +60,14 @@ def storage_error(error: OSError, doing: str, *, for_good: bool = False) -> Stor
     )
 
 
+def make_folder(folder: Path) -> None:
+    """Makes the folder, and those above it that are missing, to stay when the power goes."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
+
+
 def sync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -104,8 +104,11 @@ async def _joined(call: Call, answer: Awaitable[JoinAnswer]) -> Any:
 
 
 @api(14, "sync_group", 0, 5)
-def sync_group(call: Call) -> Awaitable[Any]:
+def sync_group(call: Call) -> Any | Awaitable[Any]:
     request = call.request
+    if call.version >= 5 and None in (request.protocol_type, request.protocol_name):
+        # Since it can be said, it must be.
+        return call.response(error_code=ErrorCode.inconsistent_group_protocol, assignment=b"")
     sync = Sync(
         member_id=request.member_id,
         instance_id=getattr(request, "group_instance_id", None),

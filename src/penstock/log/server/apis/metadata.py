@@ -29,8 +29,8 @@ def _partitions(call: Call, kind: str, topic: Topic | None, first: int = 0) -> t
             leader_epoch=0,
             replica_nodes=(NODE_ID,),
             isr_nodes=(NODE_ID,),
-            eligible_leader_replicas=None,
-            last_known_elr=None,
+            eligible_leader_replicas=(),  # may be null on the wire, but not to Kafka's own tools
+            last_known_elr=(),
             offline_replicas=(),
         )
         for index in range(first, len(topic.partitions) if topic else 0)
