@@ -4,12 +4,12 @@ import pytest
 
 from penstock import Log
 from penstock.bench.figures import ROWS
-from penstock.bench.workloads import LATENCY, QUICK, THROUGHPUT, Workload
+from penstock.bench.workloads import QUICK, WORKLOADS, Workload
 from penstock.errors import LogError
 from penstock.testing import LogServerProcess
 
 
-@pytest.mark.parametrize("workload", [*THROUGHPUT, *LATENCY], ids=lambda workload: workload.name)
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
 def test_each_fills_its_rows_and_removes_its_topic(
     workload: Workload, log_server: LogServerProcess
 ) -> None:
@@ -28,4 +28,4 @@ def test_what_goes_wrong_in_the_client_is_reported(
     monkeypatch.setattr("penstock.bench.workloads.SMALL", -1)  # no record has so few bytes
 
     with pytest.raises(LogError, match=r"(?s)'sync produce'.*ValueError"):
-        LATENCY[0].measure(log_server.address, QUICK)
+        WORKLOADS[2].measure(log_server.address, QUICK)

@@ -1,5 +1,6 @@
 """The frame around all commands: help, examples, errors, and what is loaded when."""
 
+import os
 import shlex
 import socket
 import subprocess
@@ -11,10 +12,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from penstock import __version__
+from penstock import Log, __version__
 from penstock.cli import cli
 from tests.cli.conftest import Invoke
-from tests.cli.running import OnTerminal, run
+from tests.cli.running import PENSTOCK, OnTerminal, environment, run
 
 HEAVY = ("confluent_kafka", "hypothesis", "numba", "numpy", "pyarrow", "rich")
 
@@ -121,6 +122,21 @@ def test_colour_is_for_terminals_that_want_it(address: str, no_color: str, colou
         assert ("\x1b[31m" in command.text) == coloured
         assert "error: there is no topic 'nix'" in command.plain
     assert "\x1b" not in run(*arguments).stderr
+
+
+def test_a_reader_that_has_gone_is_no_error(address: str, log: Log, topic: str) -> None:
+    log.create(topic)
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        (*PENSTOCK, "topics", "--server", address),
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_ctrl_c_while_connecting_is_quiet() -> None:

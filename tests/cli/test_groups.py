@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from penstock import Log, Record
@@ -136,3 +138,4 @@ def test_describe_fits_a_terminal(address: str, log: Log, orders: str, group: st
             lines = command.plain.splitlines()
         records.close()
     assert max(map(len, lines)) <= 80
+    assert len([line for line in lines if re.search(r"  penstock-..…[0-9a-f]{8}$", line)]) == 2

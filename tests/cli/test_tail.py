@@ -3,11 +3,13 @@ import os
 import select
 import signal
 import subprocess
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from penstock import Log, Record
+from penstock.cli import cli
 from penstock.clock import now_ms
 from penstock.testing import wait_until
 from tests.cli.conftest import Invoke
@@ -15,6 +17,8 @@ from tests.cli.running import PENSTOCK, WITHIN, OnTerminal, Running, environment
 
 NOON = 1_767_268_800_000  # 2026-01-01 in UTC, in milliseconds
 MINUTE = 60_000
+
+Tail = Callable[..., list[int]]
 
 
 @pytest.fixture
@@ -39,11 +43,18 @@ def values(text: str) -> list[int]:
     return [int(each["value"]) for each in shown(text)]
 
 
-def tail(*arguments: str) -> list[int]:
-    """What a command that ends by itself shows."""
-    done = run("tail", *arguments)
-    assert (done.returncode, done.stderr) == (0, "")
-    return values(done.stdout)
+@pytest.fixture
+def tail(address: str, capfd: pytest.CaptureFixture[str]) -> Tail:
+    """The values that a command shows until it ends by itself."""
+
+    def shown_values(*arguments: str) -> list[int]:
+        options = ("--no-follow", "--server", address)
+        cli.main(["tail", *arguments, *options], standalone_mode=False)
+        written = capfd.readouterr()
+        assert written.err == ""
+        return values(written.out)
+
+    return shown_values
 
 
 def test_json_lines_in_a_pipe(log: Log, address: str, topic: str) -> None:
@@ -78,24 +89,23 @@ def test_json_lines_in_a_pipe(log: Log, address: str, topic: str) -> None:
         ([], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
     ],
 )
-def test_where_it_begins(address: str, orders: str, where: list[str], found: list[int]) -> None:
-    assert sorted(tail(orders, *where, "--no-follow", "--server", address)) == found
+def test_where_it_begins(tail: Tail, orders: str, where: list[str], found: list[int]) -> None:
+    assert sorted(tail(orders, *where)) == found
 
 
-def test_the_last_ones_come_in_the_order_of_time(address: str, orders: str) -> None:
-    assert tail(orders, "-n", "5", "--no-follow", "--server", address) == [5, 6, 7, 8, 9]
+def test_the_last_ones_come_in_the_order_of_time(tail: Tail, orders: str) -> None:
+    assert tail(orders, "-n", "5") == [5, 6, 7, 8, 9]
 
 
-def test_without_a_start_the_last_ten(log: Log, address: str, orders: str) -> None:
+def test_without_a_start_the_last_ten(tail: Tail, log: Log, orders: str) -> None:
     log.append(orders, [Record(value=b"10", timestamp=NOON + 10 * MINUTE)])
-    assert tail(orders, "--no-follow", "--server", address) == list(range(1, 11))
+    assert tail(orders) == list(range(1, 11))
 
 
-def test_records_of_a_partition_come_in_order(log: Log, address: str, topic: str) -> None:
+def test_records_of_a_partition_come_in_order(tail: Tail, log: Log, topic: str) -> None:
     log.create(topic)
     log.append(topic, [Record(value=b"%d" % n) for n in range(5_000)])
-    found = tail(topic, "--from-start", "--no-follow", "--server", address)
-    assert found == list(range(5_000))
+    assert tail(topic, "--from-start") == list(range(5_000))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -157,13 +167,15 @@ def test_a_reader_that_leaves_while_much_is_written(log: Log, address: str, topi
         assert command.wait() == 0
 
 
-def test_a_group_goes_on_where_it_was(log: Log, address: str, orders: str, group: str) -> None:
-    member = (orders, "--group", group, "--server", address)
-    assert sorted(tail(*member, "--from-start", "--no-follow")) == list(range(10))
+def test_a_group_goes_on_where_it_was(
+    tail: Tail, log: Log, address: str, orders: str, group: str
+) -> None:
+    member = (orders, "--group", group)
+    assert sorted(tail(*member, "--from-start")) == list(range(10))
     assert [each.lag for each in log.describe_group(group).lags] == [0, 0]
-    assert tail(*member, "--no-follow") == []
+    assert tail(*member) == []
     log.append(orders, [Record(value=b"10")])
-    with Running("tail", *member) as command:
+    with Running("tail", *member, "--server", address) as command:
         command.shows('"10"')
         wait_until(
             lambda: sum(each.lag for each in log.describe_group(group).lags) == 0, within=WITHIN
@@ -173,8 +185,8 @@ def test_a_group_goes_on_where_it_was(log: Log, address: str, orders: str, group
     assert log.describe_group(group).members == ()
 
 
-def test_a_new_group_begins_at_the_end(address: str, orders: str, group: str) -> None:
-    assert tail(orders, "--group", group, "--no-follow", "--server", address) == []
+def test_a_new_group_begins_at_the_end(tail: Tail, orders: str, group: str) -> None:
+    assert tail(orders, "--group", group) == []
 
 
 def test_lines_for_people_on_a_terminal(log: Log, address: str, topic: str) -> None:

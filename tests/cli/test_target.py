@@ -43,6 +43,16 @@ def test_a_folder_and_an_address_are_one_too_many(address: str) -> None:
     assert "give one of them" in failed.stderr
 
 
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    invoke = CliRunner().invoke
+    assert invoke(cli, ["topics", "--data", str(file)]).exit_code == 2
+    below = invoke(cli, ["topics", "create", "t", "--data", str(file / "below")])
+    assert below.exit_code == 1
+    assert below.stderr.startswith("error: the disk failed (Not a directory): opening the log in")
+
+
 def test_unknown_names_bring_near_ones(penstock: Invoke, log: Log, topic: str) -> None:
     log.create(topic)
     log.commit(f"g-{topic}", {(topic, 0): 0})

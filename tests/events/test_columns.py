@@ -114,6 +114,14 @@ def test_refuses_columns_that_are_not_there(asked: tuple[str, ...], tmp_path: Pa
         read_segment(tmp_path / "log", columns=asked)
 
 
+@pytest.mark.parametrize("name", ["at", "from_offset", "until_offset"])
+@pytest.mark.parametrize("number", [-1, -(2**63), 2**63, 2**80])
+def test_refuses_numbers_that_cannot_be(name: str, number: int) -> None:
+    asked: dict[str, Any] = {name: number}
+    with pytest.raises(InvalidInput, match="from 0 to"):
+        list(iter_columns(numbered(1), **asked))
+
+
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_reads_any_buffer(kind: type[bytes] | type[bytearray] | type[memoryview]) -> None:
     assert offsets_of(decode_columns(kind(numbered(3)))) == [0, 1, 2]

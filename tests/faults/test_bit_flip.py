@@ -58,7 +58,7 @@ class Damage(NamedTuple):
 
 
 def made(folder: Path, *, closed: bool, clean: bool) -> Damage:
-    """The five batches on disk, in a segment that is closed or not, after a clean end or a crash."""
+    """The five batches on disk, their segment closed or not, after a clean end or a crash."""
     with ThreadPoolExecutor(1) as syncs:
         partition = Partition(folder, "t", 0, POLICY, syncs)
         sizes = [(append(partition, *values), partition.size)[1] for values in BATCHES]

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.log.contract.following import FollowingContract
-from tests.log.contract.groups import GroupsContract
-from tests.log.contract.records import RecordsContract
-from tests.log.contract.topics import TopicsContract
 
 from penstock.log.contract import Log
 from penstock.log.embedded import EmbeddedLog
 from penstock.testing import KafkaProcess, LogServerProcess
+from tests.log.contract.following import FollowingContract
+from tests.log.contract.groups import GroupsContract
+from tests.log.contract.records import RecordsContract
+from tests.log.contract.topics import TopicsContract
 
 
 class LogContract(TopicsContract, RecordsContract, FollowingContract, GroupsContract):

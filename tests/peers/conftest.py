@@ -4,9 +4,12 @@ import itertools
 import re
 import shutil
 from collections.abc import Iterator
+from uuid import UUID
 
 import pytest
 
+from penstock.events.batch import decode
+from penstock.events.record import Record
 from penstock.testing import LogServerProcess, kafka_missing
 from tests.conftest import without_peer
 from tests.log.server.plain_client import PlainClient
@@ -22,7 +25,7 @@ _numbers = itertools.count()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "asks(*methods): runs with the clients that have all these")
+    config.addinivalue_line("markers", "asks(*things): runs with the clients that can do all these")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -39,6 +42,18 @@ def opened(kind: type[Client], address: str) -> Client:
     if kind is Java and (missing := kafka_missing()):
         without_peer(missing)
     return kind(address)
+
+
+def topic_id(client: PlainClient, topic: str) -> UUID:
+    wanted = {"topics": [{"name": topic, "topic_id": None}], "allow_auto_topic_creation": False}
+    answer = client.ask("metadata", 12, **wanted, include_topic_authorized_operations=False)
+    identity: UUID = answer.topics[0].topic_id
+    return identity
+
+
+def stored_in(client: PlainClient, topic: str) -> list[Record]:
+    """What the topic's first partition holds."""
+    return list(decode(memoryview(client.fetch(topic_id(client, topic)).records or b"")))
 
 
 @pytest.fixture(scope="module")

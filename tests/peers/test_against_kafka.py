@@ -9,10 +9,11 @@ import pytest
 from penstock.log.policy import SETTINGS
 from penstock.log.server import handlers as _handlers  # noqa: F401  fills the table
 from penstock.log.server.call import APIS
-from penstock.testing import KafkaProcess, LogServerProcess
+from penstock.testing import KafkaProcess, LogServerProcess, wait_until
 from tests.log.server.batches import MALFORMED, SEQUENCES, Answer, Sent
 from tests.log.server.plain_client import PlainClient, plain
-from tests.log.server.scenes import SCENES, await_coordinator, new_producer_id, new_topic
+from tests.log.server.scenes import SCENES
+from tests.log.server.scenes.stage import await_coordinator, new_producer_id, new_topic
 
 # Who answers, what it is called, and what is given out by chance.
 OWN = {"host", "port", "cluster_id", "rack", "client_host", "throttle_time"}
@@ -44,6 +45,7 @@ def peers(
         PlainClient(kafka.address) as client,
     ):
         await_coordinator(client)
+        wait_until(lambda: new_producer_id(client) >= 0, within=30, what="an id for a producer")
         yield server.address, kafka.address
 
 
@@ -70,9 +72,7 @@ def comparable(answer: Any) -> Any:
 
 def _settings(configs: list[dict[str, Any]]) -> dict[str, Any]:
     """Those that both know, in any order."""
-    return {
-        each["name"]: comparable(each) for each in configs if each["name"] in SETTINGS_ALIKE
-    }
+    return {each["name"]: comparable(each) for each in configs if each["name"] in SETTINGS_ALIKE}
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,8 @@ def test_kafka_refuses_malformed_batches_alike(
     topic, producer = new_topic(client, 1, records=0), new_producer_id(client)
 
     codes = {
-        name: client.produce(topic, sent(producer)).error_code for name, (sent, _) in MALFORMED.items()
+        name: client.produce(topic, sent(producer)).error_code
+        for name, (sent, _) in MALFORMED.items()
     }
 
     assert codes == {name: code for name, (_, code) in MALFORMED.items()}

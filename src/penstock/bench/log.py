@@ -13,7 +13,7 @@ from penstock.bench.figures import AFTER_LOAD, AFTER_START, PEAK, START_UP, Figu
 from penstock.bench.machine import facts
 from penstock.bench.report import Report
 from penstock.bench.steps import Steps
-from penstock.bench.workloads import FULL, LATENCY, QUICK, THROUGHPUT
+from penstock.bench.workloads import FULL, QUICK, WORKLOADS
 from penstock.clock import instant_text, now_ms
 
 
@@ -34,11 +34,10 @@ def run(*, repeats: int, quick: bool, output: Path) -> None:
 
 def measure(repeats: int, *, quick: bool) -> Figures:
     """One value for each row, contender and repeat."""
-    amount, warm_up = (QUICK, ()) if quick else (FULL, THROUGHPUT)
-    workloads = (*THROUGHPUT, *LATENCY)
+    amount, warm_up = (QUICK, ()) if quick else (FULL, WORKLOADS)
     figures, discarded = Figures(), Figures()
     servers: dict[str, Server] = {}
-    total = len(CONTENDERS) * (len(warm_up) + repeats * (1 + len(workloads)))
+    total = len(CONTENDERS) * (len(warm_up) + repeats * (1 + len(WORKLOADS)))
     with Steps(total) as steps, ExitStack() as running:
 
         def step(
@@ -66,7 +65,7 @@ def measure(repeats: int, *, quick: bool) -> Figures:
             if repeat:  # the first start was that of the servers themselves
                 for name in turns:
                     step(f"{which}: start-up", name, partial(_start_afresh, name))
-            for workload in workloads:
+            for workload in WORKLOADS:
                 for name in turns:
                     take = partial(workload.measure, servers[name].address, amount)
                     step(f"{which}: {workload.name}", name, take)

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -30,6 +31,8 @@ def facts() -> dict[str, str]:
 
 
 def _java_version() -> str:
+    if shutil.which("java") is None:
+        return ""
     said = subprocess.run(("java", "-version"), capture_output=True, text=True, check=False).stderr
     return said.partition('"')[2].partition('"')[0]
 

@@ -12,7 +12,7 @@ from penstock.bench.figures import GOALS, ROWS, Figures, Goal, Row
 _METHOD = f"""\
 - The three servers run at the same time on the same machine, and those not measured are idle. For
   each repeat and each workload they take turns, in an order that changes with every repeat. Before
-  the first repeat each gets the throughput workloads once, so that Java has compiled what it will.
+  the first repeat each gets every workload once, so that Java has compiled what it will.
 - {PENSTOCK} syncs with `fdatasync` before every acknowledgement, its default. {KAFKA} does not
   sync, its default; {KAFKA_FSYNC} has `log.flush.interval.messages=1`. Kafka's heap is 1 GB.
 - Every measurement is a new client process, on a new topic with 4 partitions that is deleted

@@ -26,11 +26,10 @@ class Steps:
         self._bar.update(self._task, description=step)
         self._step = step
 
-    def end(self, outcome: str = "") -> None:
+    def end(self, outcome: str) -> None:
         self._done += 1
         self._bar.advance(self._task)
-        line = f"{self._step}: {outcome}" if outcome else self._step
-        self._console.print(f"[{self._done}/{self._total}] {line}")
+        self._console.print(f"[{self._done}/{self._total}] {self._step}: {outcome}")
 
     def __enter__(self) -> Self:
         self._bar.start()

@@ -72,8 +72,12 @@ def _latency(address: str, what: str, records: int) -> dict[Row, float]:
     return {Row(f"{what} {percentile}", "ms"): value for percentile, value in measured.items()}
 
 
-THROUGHPUT = (Workload("1 KB", _kilobytes), Workload("100 B", _small))
-LATENCY = (Workload("sync produce", _sync_produce), Workload("end to end", _end_to_end))
+WORKLOADS = (
+    Workload("1 KB", _kilobytes),
+    Workload("100 B", _small),
+    Workload("sync produce", _sync_produce),
+    Workload("end to end", _end_to_end),
+)
 
 
 @contextmanager

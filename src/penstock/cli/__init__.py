@@ -50,7 +50,9 @@ class OnDemand(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
         except PenstockError as error:
             raise Failure(str(error)) from error
         except KeyboardInterrupt:
@@ -61,8 +63,8 @@ class OnDemand(click.Group):
                 raise
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:
-            # Whoever read our output has seen enough. Python would complain once more when it
-            # flushes what is left at its end, so that goes nowhere.
+            # Whoever read the output has seen enough. Python would complain once more when it
+            # flushes what is left at its own end, so that goes nowhere.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(0)
 

@@ -48,6 +48,13 @@ def plural(number: int, what: str) -> str:
     return f"{count(number)} {what if number == 1 else what + 's'}"
 
 
+def shortened(identity: str) -> str:
+    """For people, the two ends of an id that nobody reads as a whole."""
+    if len(identity) <= 20 or not sys.stdout.isatty():
+        return identity
+    return f"{identity[:11]}…{identity[-8:]}"
+
+
 def span(milliseconds: int) -> str:
     """`7d`, `1h 30m`: as short as it can be said without rounding, and readable as a duration."""
     if milliseconds == FOREVER:

@@ -3,7 +3,7 @@
 import click
 from rich.text import Text
 
-from penstock.cli.display import count, left, plural, right, show, table
+from penstock.cli.display import count, left, plural, right, shortened, show, table
 from penstock.cli.moment import moment
 from penstock.cli.question import YES, confirm
 from penstock.cli.target import (
@@ -79,7 +79,7 @@ def describe(name: str) -> None:
             count(each.committed) if each.committed >= 0 else "-",
             count(each.end),
             _lag(each.lag),
-            Text(each.member or "-", style="dim"),
+            Text(shortened(each.member) or "-", style="dim"),
         )
     show(progress)
 

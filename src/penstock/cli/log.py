@@ -89,7 +89,7 @@ def command() -> None:
     "--max-request-bytes",
     default=100 * 1024 * 1024,
     show_default="100 MiB",
-    type=click.IntRange(1024, 2**31 - 1),
+    type=click.IntRange(1024),
     metavar="N",
     help="A larger request is refused before it is read.",
 )

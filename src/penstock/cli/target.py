@@ -10,6 +10,7 @@ import click
 from penstock.errors import GroupNotFound, InvalidInput, PartitionNotFound, TopicNotFound
 from penstock.log.contract import Bounds, GroupDescription, Log, TopicDescription
 from penstock.log.engine import IDENTITY_FILE
+from penstock.log.storage.files import storage_error
 
 DEFAULT_FOLDER = "penstock-data"
 _KEY = "penstock.target."
@@ -22,6 +23,7 @@ def log_options(function: Function) -> Function:
     data = click.option(
         "--data",
         metavar="DIR",
+        type=click.Path(file_okay=False),
         expose_value=False,
         callback=_remember,
         help=f"The log in this folder, by its server.  [default: {DEFAULT_FOLDER}]",
@@ -56,7 +58,10 @@ def open_log(*, make: bool = False) -> Log:
             f"there is no log in {path}",
             hint="name one with --data or --server, or make one: penstock topics create NAME",
         )
-    return Log.join(path)
+    try:
+        return Log.join(path)
+    except OSError as error:
+        raise storage_error(error, f"opening the log in {path}") from error
 
 
 def find_topic(log: Log, name: str) -> TopicDescription:

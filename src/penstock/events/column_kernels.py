@@ -6,8 +6,8 @@ an end, reads a byte only where `position < end`, and on anything that does not 
 the end of a record then tells. Positions and sizes are kept as they were proven, and the copying
 uses nothing else, so that even a mapped file that changes meanwhile is not read out of bounds.
 
-The first call of a machine compiles, which takes seconds; the result is kept on disk and loaded by
-later processes. No kernel holds the interpreter's lock.
+The first call on a machine compiles, which takes seconds; what comes of it is kept on disk, from
+where later processes load it. No kernel holds the interpreter's lock.
 """
 
 from collections.abc import Callable
@@ -29,12 +29,12 @@ Positions = NDArray[np.int32]  # the offsets of Arrow's binary and list arrays
 AT, BODY, END, BASE_OFFSET, LAST_DELTA, BASE_TIME, MAX_TIME, STAMPED, COUNT, CRC = range(10)
 FRAME_FIELDS = 10
 
-# What it notes of a record, in a column of its spans: where a field begins and its size, -1 for
-# none; where the headers begin and end, and how many there are.
+# What `index_records` notes of a record, a column of its spans: where a field begins and its size,
+# -1 for none; where the headers begin and end, and how many there are.
 KEY, KEY_SIZE, VALUE, VALUE_SIZE, HEADERS, HEADERS_END, HEADER_COUNT = range(7)
 SPANS = 7
 
-# What `index_headers` notes of a header, in the same way.
+# What `index_headers` notes of a header, likewise.
 NAME, NAME_SIZE, CONTENT, CONTENT_SIZE = range(4)
 HEADER_SPANS = 4
 

@@ -9,6 +9,7 @@ made by an enemy raise CorruptBatch and no more. What is refused and what is rea
 """
 
 import mmap
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,11 +118,12 @@ def read_segment(
     """As iter_columns, of a file that is mapped into memory, and whose batches must all be whole.
 
     A segment that is being written has to be read with `until_offset`, the durable offset: what
-    comes after may be half written, and may be cut off again.
+    comes after may be half written, and may be cut off again. A last piece whose `next_offset` is
+    short of it says that the file ends before.
     """
     with Path(path).open("rb") as file:
-        empty = file.seek(0, 2) == 0
-        data = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        size = os.fstat(file.fileno()).st_size
+        data = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else b""
     return _pieces(
         data, _schema(columns), from_offset, until_offset, at, rows, CHUNK_BYTES, str(path)
     )
@@ -147,6 +149,11 @@ def _pieces(
 ) -> Iterator[Columns]:
     """The data in pieces: up to the batch that makes `rows`, or before one that passes `size`."""
     until = MAX_OFFSET if until_offset is None else until_offset
+    if min(at, from_offset, until) < 0 or max(at, from_offset, until, rows) > MAX_OFFSET:
+        raise InvalidInput(
+            f"from byte {at}, offset {from_offset} to {until}, {rows} rows at a time",
+            hint="positions and offsets are from 0 to 2**63 - 1",
+        )
     walk = _Walk(memoryview(data).toreadonly(), file, at, from_offset, until)
     while walk.goes_on():
         if walk.rows >= rows:

@@ -58,7 +58,9 @@ def _read_to(
         messages = receive(consumer, _ROUND)
         silence = 0.0 if messages else silence + _ROUND
         if silence > time_limit:
-            raise LogUnreachable(f"{what}: nothing came for {time_limit:g} s")
+            raise LogUnreachable(
+                f"{what}: nothing came for {time_limit:g} s", hint="is the log still running?"
+            )
         for message in messages:
             error, at = message.error(), message.offset() or 0
             if error is None:

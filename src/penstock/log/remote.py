@@ -199,7 +199,10 @@ class RemoteLog(Log):
         deadline = clock.monotonic() + self._limit
         while not condition():
             if clock.monotonic() > deadline:
-                raise LogUnreachable(f"waited {self._limit:g} s until {what}")
+                raise LogUnreachable(
+                    f"waited {self._limit:g} s until {what}",
+                    hint="it was confirmed; look again once all brokers are up",
+                )
             clock.sleep(_PAUSE)
 
     # Records
@@ -372,6 +375,7 @@ class RemoteLog(Log):
 
     def close(self) -> None:
         self._client = None
+        self._facts.clear()
         with self._lock:
             for producer in self._producers.values():
                 producer.close()
@@ -419,7 +423,8 @@ def _check(record: Record, topic: str, max_message_bytes: int) -> None:
             hint="over the wire, the earliest is 1 (milliseconds since 1970)",
         )
     content = len(record.key or b"") + len(record.value or b"")
-    content += sum(len(name) + len(value or b"") for name, value in record.headers)
+    if record.headers:
+        content += sum(len(name) + len(value or b"") for name, value in record.headers)
     # Sizes are only counted out near the limit: the format adds less than is added here.
     if content * 4 + 100 > max_message_bytes and len(encode([record])) > max_message_bytes:
         raise RecordTooLarge(

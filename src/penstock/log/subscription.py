@@ -12,6 +12,7 @@ takes over a partition begins where the group has last committed.
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from threading import Event, Lock
 from types import TracebackType
 from typing import Self
@@ -28,6 +29,7 @@ _ROUND = 0.1  # seconds until a waiting thread looks up; records end a round at 
 _BLINK = 0.001  # seconds, for what does not end a round by itself
 _FIRST_CONTACT = 5.0  # seconds for the first answer of the log
 _ANSWER = 1.0  # seconds for one that can be asked for again
+_LOOK = 3.0  # seconds of silence before it looks at the topics, and between two looks
 _PATIENCE = 30.0  # seconds for any other
 
 # The group is being arranged anew, or its server is: worth another try when that is over.
@@ -52,17 +54,21 @@ class Subscription:
     """Belongs to one thread; `close` alone may be called from another.
 
     The member joins, and takes part in sharing out the partitions, while it is being asked for
-    records: one that is not asked for five minutes loses its share to the others.
+    records: one that is not asked for five minutes loses its share to the others. Asking raises
+    TopicNotFound some seconds after a topic has been deleted.
     """
 
     def __init__(
         self, address: str, group: str, topics: Sequence[str], *, start: Start = "earliest"
     ) -> None:
         """Raises TopicNotFound, and LogUnreachable when nothing answers within a few seconds."""
-        names = [topics] if isinstance(topics, str) else list(topics)
-        if not group or not names:
-            raise InvalidInput("a subscription needs the name of a group and at least one topic")
         self._group = group
+        self._topics = [topics] if isinstance(topics, str) else list(topics)
+        if not self._group or not self._topics:
+            raise InvalidInput(
+                "a subscription needs the name of a group and at least one topic",
+                hint='such as subscribe("billing", ["orders"])',
+            )
         self._from_end = start == "latest"
         self._queue: deque[Message] = deque()
         self._share: set[Place] = set()
@@ -71,6 +77,7 @@ class Subscription:
         self._uncommitted: set[Place] = set()
         self._answers: dict[frozenset[tuple[Place, int]], KafkaError | None] = {}
         self._troubled = False
+        self._look_at = clock.monotonic() + _LOOK
         self._closing = Event()
         self._in_block = False
         self._left = False
@@ -91,22 +98,26 @@ class Subscription:
                 fetch_wait_max_ms=100,
                 fetch_queue_backoff_ms=5,
                 queued_min_messages=1_000_000,
+                topic_metadata_refresh_interval_ms=10_000,
             )
             | {"logger": logger, "log_level": 4, "on_commit": self._answered}
         )
         try:
-            self._check_topics(address, names)
+            with meaningful(f"no log answers at {address}"):
+                self._check_topics(_FIRST_CONTACT)
         except BaseException:
             self._leave()
             raise
         self._consumer.subscribe(
-            names, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
+            self._topics,
+            on_assign=self._assigned,
+            on_revoke=self._revoked,
+            on_lost=self._revoked,
         )
 
-    def _check_topics(self, address: str, names: Sequence[str]) -> None:
-        with meaningful(f"no log answers at {address}"):
-            known = self._consumer.list_topics(timeout=_FIRST_CONTACT).topics
-        for name in names:
+    def _check_topics(self, timeout: float) -> None:
+        known = self._consumer.list_topics(timeout=timeout).topics
+        for name in self._topics:
             if name not in known:
                 raise TopicNotFound(f"there is no topic {name!r}", hint="create it first")
 
@@ -155,7 +166,8 @@ class Subscription:
         deadline = clock.monotonic() + timeout
         records: list[Record] = []
         while not self._closing.is_set():
-            self._fill(max(0.0, min(deadline - clock.monotonic(), _ROUND)))
+            left = 0.0 if self._queue else deadline - clock.monotonic()
+            self._fill(min(max(left, 0.0), _ROUND))
             while (record := self._take()) is not None:
                 records.append(record)
             if records or clock.monotonic() >= deadline:
@@ -243,7 +255,18 @@ class Subscription:
         """Queues what comes within `timeout` seconds, and takes part in sharing out partitions."""
         with self._client, meaningful(f"group {self._group!r} cannot read"):
             if not self._left:
-                self._queue.extend(receive(self._consumer, timeout))
+                messages = receive(self._consumer, timeout)
+                self._queue.extend(messages)
+                if messages:
+                    self._look_at = clock.monotonic() + _LOOK
+                elif clock.monotonic() > self._look_at:
+                    self._look()
+
+    def _look(self) -> None:
+        """Asks for the topics: nobody else tells that one was deleted or has grown."""
+        self._look_at = clock.monotonic() + _LOOK
+        with suppress(KafkaException):  # the server is away for a while
+            self._check_topics(_ANSWER)
 
     def _take(self) -> Record | None:
         """The next record of the queue, from here on counted as handed out."""
@@ -297,8 +320,8 @@ class Subscription:
             self._positions.pop(place, None)
             if place in self._uncommitted and not self._left:
                 logger.warning(
-                    "group %s: %s/%d goes to another member, and with it what was handed out "
-                    "here and not committed",
+                    "group %s: %s/%d is no longer this member's, and what it has handed out from "
+                    "there is not committed",
                     *(self._group, *place),
                 )
             self._uncommitted.discard(place)

@@ -19,8 +19,8 @@ from penstock.log.subscription import Subscription
 from penstock.testing import wait_until
 
 
-def numbered(first: int, end: int, **same: int) -> list[Record]:
-    return [Record(value=b"%d" % number, **same) for number in range(first, end)]
+def numbered(first: int, end: int, *, partition: int | None = None) -> list[Record]:
+    return [Record(value=b"%d" % number, partition=partition) for number in range(first, end)]
 
 
 def numbers(records: list[Record]) -> list[int]:

@@ -19,8 +19,8 @@ def values(log: Log, topic: str, partition: int = 0, offset: int = 0) -> list[by
     return [record.value for record in log.read(topic, partition, offset)]
 
 
-def numbered(count: int, **same: int) -> list[Record]:
-    return [Record(value=b"%d" % number, **same) for number in range(count)]
+def numbered(count: int, *, partition: int | None = None) -> list[Record]:
+    return [Record(value=b"%d" % number, partition=partition) for number in range(count)]
 
 
 class RecordsContract:

@@ -500,6 +500,7 @@ def test_silent_members_hold_no_place_against_new_ones() -> None:
     a, _ = rig.stable("a", "silent", session_ms=120_000)
     rig.join(a)
     joins = rig.join(takes_id=False)
+    assert rig.join(takes_id=False)[0].error is ErrorCode.group_max_size_reached
     rig.wheel.turn(61)
     assert joins[0].error is NONE
     assert len(rig.group.members) == 2

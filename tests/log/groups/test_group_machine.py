@@ -154,7 +154,8 @@ class GroupMachine(RuleBasedStateMachine):
         assert group.generation >= self.generation, "generations only grow"
         self.generation = group.generation
         assert (group.state is State.EMPTY) <= (not members)
-        assert bool(members) == (group.members.leader is not None)
+        leaders = {member.id for member in members} or {None}
+        assert group.members.leader in leaders
         assert not group._pending.keys() & {member.id for member in members}
         assert len(members) <= 2 * SETTINGS.max_members
         assert len(group._pending) <= SETTINGS.max_members

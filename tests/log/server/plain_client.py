@@ -17,7 +17,6 @@ from kio.serial import entity_reader, entity_writer
 from penstock.events.batch import encode
 from penstock.events.record import Record
 
-API_VERSIONS = "api_versions"
 MAX_BYTES = 50_000_000
 
 
@@ -29,7 +28,7 @@ class PlainClient:
     """
 
     def __init__(self, address: str, *, receive_buffer: int = 0) -> None:
-        """`receive_buffer` bounds what the system takes off the wire while nobody reads, in bytes."""
+        """`receive_buffer` bounds what the system takes in while nobody reads, in bytes."""
         host, _, port = address.rpartition(":")
         self._socket = socket.socket()
         if receive_buffer:
@@ -116,7 +115,13 @@ class PlainClient:
         return made.topics[0].topic_id
 
     def produce(
-        self, topic: str, records: bytes, partition: int = 0, *, version: int = 11, acks: int = -1
+        self,
+        topic: str,
+        records: bytes | None,
+        partition: int = 0,
+        *,
+        version: int = 11,
+        acks: int = -1,
     ) -> Any:
         """Sends batches as they are; returns the partition's part of the answer."""
         answer = self.ask("produce", version, **production(topic, records, partition, acks=acks))
@@ -208,7 +213,6 @@ def _kinds(schema: str, version: int) -> tuple[type[Any], type[Any]]:
     return getattr(request, f"{title}Request"), getattr(response, f"{title}Response")
 
 
-@cache
 def _fields(kind: type[Any]) -> dict[str, Any]:
     hints = typing.get_type_hints(kind)
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}

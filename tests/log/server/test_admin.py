@@ -9,7 +9,7 @@ from penstock.events.record import Record
 from penstock.log.policy import TopicPolicy
 from penstock.log.server.settings import ServerSettings
 from tests.log.server.plain_client import PlainClient, batch, creation
-from tests.log.server.scenes import NO_CREATION, SESSION, listing
+from tests.log.server.scenes.stage import NO_CREATION, SESSION, listing
 from tests.log.server.served import Served
 
 TOPIC, BROKER = 2, 4
@@ -39,10 +39,9 @@ def alter(
 
 
 def metadata(client: PlainClient, *topics: str | UUID, create: bool = False) -> Any:
-    wanted = [
-        {"name": None, "topic_id": each} if isinstance(each, UUID) else {"name": each, "topic_id": None}
-        for each in topics
-    ]
+    keys = ["topic_id" if isinstance(each, UUID) else "name" for each in topics]
+    neither = {"name": None, "topic_id": None}
+    wanted = [neither | {key: each} for key, each in zip(keys, topics, strict=True)]
     allowed = NO_CREATION | {"allow_auto_topic_creation": create}
     return client.ask("metadata", 12, topics=wanted or None, **allowed)
 

@@ -8,9 +8,10 @@ import pytest
 from penstock.clock import monotonic, now_ms
 from penstock.events.batch import decode
 from penstock.events.record import Record
+from penstock.log.server.connection import MAX_UNANSWERED, WRITE_BUFFER_BYTES
 from penstock.testing import wait_until
 from tests.log.server.plain_client import PlainClient, batch, fetching, production
-from tests.log.server.scenes import SESSION
+from tests.log.server.scenes.stage import NO_CREATION, SESSION
 from tests.log.server.served import Served
 
 PATIENCE = 30.0  # seconds that a long poll may take; one that is woken takes none of them
@@ -82,7 +83,13 @@ def test_a_waiting_fetch_hears_of_any_of_its_partitions(
         for each in answer.responses
         for part in each.partitions
     }
-    assert found == {(identity, 0): 0, (identity, 1): 0, (identity, 2): 0, (other, 0): 0, (other, 1): 1}
+    assert found == {
+        (identity, 0): 0,
+        (identity, 1): 0,
+        (identity, 2): 0,
+        (other, 0): 0,
+        (other, 1): 1,
+    }
     assert watchers(served, topic, 2) == 0
 
 
@@ -91,9 +98,7 @@ def test_a_waiting_fetch_wants_enough(
 ) -> None:
     identity = client.create_topic(topic)
     size = len(batch(b"x"))
-    client.send(
-        "fetch", 16, **fetching({identity: {0: 0}}, max_wait=PATIENCE, min_bytes=3 * size)
-    )
+    client.send("fetch", 16, **fetching({identity: {0: 0}}, max_wait=PATIENCE, min_bytes=3 * size))
     wait_until(lambda: watchers(served, topic))
 
     for _ in range(3):
@@ -147,19 +152,12 @@ def test_a_pipeline_waits_for_its_first(
 ) -> None:
     identity = client.create_topic(topic)
     waiting = client.send("fetch", 16, **fetching({identity: {0: 0}}, max_wait=PATIENCE))
-    following = client.send("metadata", 8, topics=[], **_NO_CREATION)
+    following = client.send("metadata", 8, topics=[], **NO_CREATION)
     wait_until(lambda: watchers(served, topic))
 
     producer.produce(topic, batch(b"x"))
 
     assert [client.receive()[0], client.receive()[0]] == [waiting, following]
-
-
-_NO_CREATION = {
-    "allow_auto_topic_creation": False,
-    "include_cluster_authorized_operations": False,
-    "include_topic_authorized_operations": False,
-}
 
 
 # Limits
@@ -304,6 +302,26 @@ def test_a_slow_reader_holds_up_nobody(served: Served, client: PlainClient, topi
             assert len(records_in(answer.responses[0].partitions[0])) == 8
 
 
+def test_what_a_slow_reader_does_not_take_is_not_kept(
+    served: Served, client: PlainClient, topic: str
+) -> None:
+    identity = client.create_topic(topic)
+    client.produce(topic, batch(bytes(50_000)))
+    with PlainClient(served.address, receive_buffer=16_384) as slow:
+        for _ in range(2_000):  # 100 MB of answers, each too small to be sent from the file
+            slow.send("fetch", 16, **fetching({identity: {0: 0}}))
+        slow.await_answer()
+        assert client.fetch(identity).error_code == 0
+
+        kept = [c._transport.get_write_buffer_size() for c in served.server._connections]
+        assert sum(kept) < 2 * WRITE_BUFFER_BYTES
+        lines = [len(c._line) for c in served.server._connections]
+        assert max(lines) <= 2 * MAX_UNANSWERED
+
+        for _ in range(2_000):
+            assert len(records_in(slow.receive()[1].responses[0].partitions[0])) == 1
+
+
 def test_more_requests_than_may_stand_in_line(client: PlainClient, topic: str) -> None:
     identity = client.create_topic(topic)
     client.produce(topic, batch(bytes(100_000)))
@@ -318,9 +336,7 @@ def test_more_requests_than_may_stand_in_line(client: PlainClient, topic: str) -
     sending.join(20)
 
     assert [number for number, _ in answers] == sorted(number for number, _ in answers)
-    assert all(
-        len(records_in(answer.responses[0].partitions[0])) == 1 for _, answer in answers
-    )
+    assert all(len(records_in(answer.responses[0].partitions[0])) == 1 for _, answer in answers)
 
 
 def test_what_was_produced_in_a_pipeline_is_fetched_after_it(

@@ -7,7 +7,7 @@ from penstock.events.compression import CODECS
 from penstock.events.record import Record
 from tests.log.server.batches import MALFORMED, PLAIN, SEQUENCES, TOO_LARGE, Answer, Sent
 from tests.log.server.plain_client import PlainClient, batch, production
-from tests.log.server.scenes import SESSION, new_producer_id, new_topic
+from tests.log.server.scenes.stage import SESSION, new_producer_id, new_topic
 from tests.log.server.served import Served
 
 
@@ -61,9 +61,7 @@ def test_a_batch_may_be_as_large_as_the_topic_says(client: PlainClient, limit: i
     assert client.produce(topic, of_size(limit + 1)).error_code == TOO_LARGE
 
 
-def test_one_request_for_many_partitions_fails_in_part(
-    served: Served, client: PlainClient
-) -> None:
+def test_one_request_for_many_partitions_fails_in_part(served: Served, client: PlainClient) -> None:
     topic, other = new_topic(client, 3, records=0), new_topic(client, 1, records=0)
     request = production(topic, None)
     request["topic_data"] = [
@@ -128,9 +126,7 @@ def test_a_pipeline_is_answered_in_order(served: Served, client: PlainClient) ->
     answers = [client.receive() for _ in numbers]
 
     assert [number for number, _ in answers] == numbers
-    assert not any(
-        answer.responses[0].partition_responses[0].error_code for _, answer in answers
-    )
+    assert not any(answer.responses[0].partition_responses[0].error_code for _, answer in answers)
     assert sum(end_of(served, topic, index) for index in range(4)) == 400
     assert end_of(served, other) == 200
 
@@ -166,7 +162,9 @@ def test_log_append_time(client: PlainClient, topic: str, codec: str) -> None:
 def test_every_acknowledgement_but_three_is_refused(client: PlainClient) -> None:
     topic = new_topic(client, 1, records=0)
 
-    codes = {acks: client.produce(topic, PLAIN, acks=acks).error_code.value for acks in (-1, 1, 2, -2)}
+    codes = {
+        acks: client.produce(topic, PLAIN, acks=acks).error_code.value for acks in (-1, 1, 2, -2)
+    }
 
     assert codes == {-1: 0, 1: 0, 2: 21, -2: 21}
 

@@ -14,7 +14,6 @@ from aiokafka.errors import KafkaError, for_code
 from penstock.events.record import Record
 from tests.peers.clients.contract import (
     HEARTBEAT_MS,
-    RANGE,
     SESSION_MS,
     Client,
     Feed,
@@ -29,7 +28,7 @@ WITHIN = 30.0
 
 class AioKafka(Client):
     name = "aiokafka"
-    strategies = (RANGE,)
+    endures = True
 
     def _settings(self, **more: Any) -> dict[str, Any]:
         return {"bootstrap_servers": self.address, "metadata_max_age_ms": 1_000, **more}
@@ -55,7 +54,6 @@ class AioKafka(Client):
             **self._settings(
                 group_id=how.group,
                 auto_offset_reset=how.start,
-                enable_auto_commit=False,
                 session_timeout_ms=SESSION_MS,
                 heartbeat_interval_ms=HEARTBEAT_MS,
                 partition_assignment_strategy=(RangePartitionAssignor,),
@@ -74,8 +72,6 @@ class AioKafka(Client):
                 found = await consumer.getmany(timeout_ms=100, max_records=1)
                 for records in found.values():
                     into.received.extend(_record(each) for each in records)
-            if how.group:
-                await consumer.commit()
         finally:
             await consumer.stop()
 
@@ -96,7 +92,7 @@ class AioKafka(Client):
             finally:
                 await consumer.stop()
 
-        return _run(look())
+        return int(_run(look()))
 
     def transact(self, topic: str) -> None:
         async def begin() -> None:

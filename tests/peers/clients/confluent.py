@@ -15,7 +15,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import (
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -38,10 +38,13 @@ from tests.peers.clients.contract import (
 )
 
 WITHIN = 30.0
+ANYWHERE = -1
 
 
 class Confluent(Client):
     name = "confluent-kafka"
+    cooperates = True
+    endures = True
 
     def _settings(self, **more: Any) -> dict[str, Any]:
         return {
@@ -186,7 +189,6 @@ class _Feed(Feed):
         self._errors: list[KafkaError] = []
 
     def send(self, record: Record) -> None:
-        placed = {} if record.partition is None else {"partition": record.partition}
         try:
             self._producer.produce(
                 self._topic,
@@ -195,7 +197,7 @@ class _Feed(Feed):
                 timestamp=record.timestamp or 0,
                 headers=list(record.headers),
                 on_delivery=self._delivered,
-                **placed,
+                partition=ANYWHERE if record.partition is None else record.partition,
             )
         except KafkaException as refused:
             raise Refused(str(refused)) from refused
@@ -216,7 +218,7 @@ def _record(message: Message) -> Record:
     return Record(
         value=message.value(),
         key=message.key(),
-        headers=tuple(message.headers() or ()),
+        headers=tuple(message.headers() or ()),  # type: ignore[arg-type]
         timestamp=timestamp,
         topic=message.topic() or "",
         partition=message.partition(),

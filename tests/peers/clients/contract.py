@@ -149,14 +149,17 @@ class Client(ABC):
     name: str
     dates: bool = True
     """Whether it can give a record a time of its own."""
-    strategies: tuple[str, ...] = (RANGE, COOPERATIVE)
+    cooperates: bool = False
+    """Whether it can hand over partitions one by one."""
+    endures: bool = False
+    """Whether it waits for a server that is away."""
 
     def __init__(self, address: str) -> None:
         self.address = address
 
     @classmethod
-    def able(cls, *methods: str) -> bool:
-        return all(getattr(cls, each) is not getattr(Client, each) for each in methods)
+    def able(cls, *things: str) -> bool:
+        return all(getattr(cls, each) is not getattr(Client, each) for each in things)
 
     # Records
 
@@ -181,7 +184,7 @@ class Client(ABC):
 
     @abstractmethod
     def offset_at(self, topic: str, partition: int, timestamp: int) -> int:
-        """The first offset at this time or later, or the end; -2 asks for the start, -1 for the end."""
+        """The first offset at this time or later, else the end; -2 is the start, -1 the end."""
 
     # Topics
 
@@ -217,6 +220,11 @@ class Client(ABC):
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         raise NotImplementedError
+
+    def lag(self, group: str) -> dict[tuple[str, int], int]:
+        """How many records the group has yet to read in each partition."""
+        committed = self.committed(group)
+        return {place: self.offset_at(*place, -1) - at for place, at in committed.items()}
 
     def rewind(self, group: str, topic: str) -> None:
         """Puts the group back to the start of all partitions of the topic."""

@@ -34,6 +34,8 @@ _SETTING = re.compile(r"^  ([a-z.]+)=(\S*)", re.MULTILINE)
 
 class Java(Client):
     name = "java"
+    cooperates = True
+    endures = True
     dates = False
 
     def _run(self, tool: str, *arguments: str) -> str:
@@ -91,14 +93,10 @@ class Java(Client):
         follow(command, lambda line: _record(topic, line), into)
 
     def offset_at(self, topic: str, partition: int, timestamp: int) -> int:
-        found = self._offset(topic, partition, timestamp)
-        return self._offset(topic, partition, -1) if found is None else found
-
-    def _offset(self, topic: str, partition: int, timestamp: int) -> int | None:
-        """None when the tool prints no offset, which it does when no record is so late."""
         place = ("--topic-partitions", f"{topic}:{partition}", "--time", str(timestamp))
         _, _, offset = self._run("kafka-get-offsets", *place).strip().rpartition(":")
-        return int(offset) if offset else None
+        # It prints none when no record is so late.
+        return int(offset) if offset else self.offset_at(topic, partition, -1)
 
     def transact(self, topic: str) -> None:
         done = run_kafka_tool(
@@ -153,8 +151,11 @@ class Java(Client):
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         described = self._run("kafka-consumer-groups", "--describe", "--group", group)
-        rows = [line.split() for line in described.splitlines() if line.startswith(f"{group} ")]
-        return {(row[1], int(row[2])): int(row[3]) for row in rows if row[3] != "-"}
+        return {(row[1], int(row[2])): int(row[3]) for row in _rows(described, group)}
+
+    def lag(self, group: str) -> dict[tuple[str, int], int]:
+        described = self._run("kafka-consumer-groups", "--describe", "--group", group)
+        return {(row[1], int(row[2])): int(row[5]) for row in _rows(described, group)}
 
     def rewind(self, group: str, topic: str) -> None:
         whole = ("--reset-offsets", "--group", group, "--topic", topic)
@@ -166,6 +167,12 @@ class Java(Client):
 
 def _properties(option: str, properties: Mapping[str, str]) -> list[str]:
     return [each for name, value in properties.items() for each in (option, f"{name}={value}")]
+
+
+def _rows(described: str, group: str) -> list[list[str]]:
+    """Group, topic, partition, committed offset, end, lag, and who reads there."""
+    lines = [line.split() for line in described.splitlines() if line.startswith(f"{group} ")]
+    return [row for row in lines if row[3] != "-"]
 
 
 def _line(record: Record) -> str:

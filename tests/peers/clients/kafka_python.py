@@ -33,6 +33,8 @@ WITHIN = 30.0
 
 class KafkaPython(Client):
     name = "kafka-python"
+    cooperates = True
+    endures = True
 
     def _settings(self, **more: Any) -> dict[str, Any]:
         return {
@@ -63,7 +65,6 @@ class KafkaPython(Client):
             **self._settings(
                 group_id=how.group,
                 auto_offset_reset=how.start,
-                enable_auto_commit=False,
                 session_timeout_ms=SESSION_MS,
                 heartbeat_interval_ms=HEARTBEAT_MS,
                 partition_assignment_strategy=(ASSIGNORS[how.strategy],),
@@ -82,10 +83,8 @@ class KafkaPython(Client):
                 # It loses its place in the group when a poll ends in the middle of a join.
                 for records in consumer.poll(timeout_ms=2_000).values():
                     into.received.extend(_record(each) for each in records)
-            if how.group:
-                consumer.commit()
         finally:
-            consumer.close(autocommit=False)
+            consumer.close()
 
     def offset_at(self, topic: str, partition: int, timestamp: int) -> int:
         place = TopicPartition(topic, partition)
@@ -93,8 +92,9 @@ class KafkaPython(Client):
         try:
             if timestamp == -2:
                 return int(consumer.beginning_offsets([place])[place])
-            found = None if timestamp == -1 else consumer.offsets_for_times({place: timestamp})[place]
-            return int(found.offset if found else consumer.end_offsets([place])[place])
+            if timestamp >= 0 and (found := consumer.offsets_for_times({place: timestamp})[place]):
+                return int(found.offset)
+            return int(consumer.end_offsets([place])[place])
         finally:
             consumer.close()
 

@@ -27,6 +27,7 @@ _OFFSET = re.compile(r"offset (-?\d+)")
 
 class Kcat(Client):
     name = "kcat"
+    cooperates = True
     dates = False
 
     def _command(self, *arguments: str, **settings: Any) -> list[str]:

@@ -1,5 +1,6 @@
 """A command-line client as a running process: lines in, lines out."""
 
+import contextlib
 import queue
 import subprocess
 import tempfile
@@ -52,10 +53,8 @@ class Program:
         assert self._process.stdout is not None
         if ask:
             self._process.terminate()
-        try:
+        with contextlib.suppress(BrokenPipeError):  # it ended before it read everything
             self._process.stdin.close()
-        except BrokenPipeError:  # it ended before it read everything
-            pass
         try:
             status = self._process.wait(WITHIN)
         except subprocess.TimeoutExpired:

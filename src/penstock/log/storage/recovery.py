@@ -43,15 +43,16 @@ def open_segments(folder: Path | None, durable_offset: int, producers: Producers
     closed = [Segment(folder, base, after) for base, after in pairwise(bases)]
     last = Segment(folder, bases[-1] if bases else durable_offset)
     recovery = Recovery([*closed, last])
-    if not last.load_index():
+    clean = last.load_index()
+    if not clean:
         _check_tail(recovery, durable_offset)
         last = recovery.segments[-1]
-        if last.next_offset < durable_offset:
-            # The file stays as it is for whoever can read more of it; the log goes on behind what
-            # was acknowledged.
-            last.next_offset = durable_offset
-            recovery.segments.append(Segment(folder, durable_offset))
     _note_producers(recovery.segments, producers, _load_producers(folder, producers))
+    if not clean and last.next_offset < durable_offset:
+        # The file stays as it is for whoever can read more of it; the log goes on behind what was
+        # acknowledged.
+        last.next_offset = durable_offset
+        recovery.segments.append(Segment(folder, durable_offset))
     return recovery
 
 

@@ -69,6 +69,10 @@ class Segment:
         assert self._index is not None
         return self._index
 
+    @index.setter
+    def index(self, index: Index) -> None:
+        self._index = index
+
     def _build_index(self) -> Index:
         index, sound = Index(), True
         for position, found in survey(self, 0, self.base_offset, self.next_offset):
@@ -79,10 +83,6 @@ class Segment:
         if sound:
             self.trusted_from = 0
         return index
-
-    @index.setter
-    def index(self, index: Index) -> None:
-        self._index = index
 
     @property
     def max_timestamp(self) -> int:

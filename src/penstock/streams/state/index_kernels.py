@@ -9,225 +9,307 @@ A row is `stride` words of the records. Word 0 is its meta word:
 
     bits  0-7   LIVE, FRESH (was not there when the step began), NEW (was added in this step)
     bits  8-15  which parts of the key are null
-    bits 16-31  two bytes that the layout of values may use
+    bits 16-31  two bytes for the validity of values
     bits 32-63  the step that touched the row last
 
-then come the words of the key, place and size of its tail in the heap when it has one, place and
-size of every value in the heap, and the values of fixed width. In a free row the meta word holds
-the next free row plus one, above 8 zero bits.
+Then come the words of the key, place and size of its tail in the heap if it has one, place and size
+of every value in the heap, and the values of fixed width. In a free row the meta word holds the
+next free row plus one, above 8 zero bits.
 
 Compiled code checks no index by itself. Slots come from a hash and the size of the index; row
 numbers and places come from a file, and are compared with what there is before they are used: the
 answer is then DAMAGED.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from penstock.streams.state.compiled import Bytes, Hashes, Numbers, inlined, kernel
+from penstock.streams.state.key_kernels import Keys
 
-# What the kernels keep in the head of an arena.
+# What the kernels count in the head of an arena.
 USED, FREE, ENTRIES, LIVE_ROWS, STEP, TOUCHED, HEAP_END, GARBAGE = range(8)
+COUNTERS = 8
 
 LIVE, FRESH, NEW = 1, 2, 4
-VALUE_BITS = 0xFFFF0000  # of the meta word
 STEP_SHIFT = 32
-LEAST_SLOTS = 1 << 10
-MOST_ROWS = (1 << 31) - 1
-
 DAMAGED = -1
 
+_NULLS_SHIFT = 8
+_VALUE_BITS = 0xFFFF0000
+_BELOW_STEP = 0xFFFFFFFF
 _32 = np.uint64(32)
 _ROW = np.uint64(0xFFFFFFFF)
 _EMPTY = np.uint64(0)
 
 
+class Tables(NamedTuple):
+    """The mapped parts of an arena, as long as none of them grows."""
+
+    index: Hashes
+    records: Numbers
+    heap: Bytes
+    head: Numbers
+    shift: int  # from a fragment to its home in the index
+    most: int  # entries that the index may have
+    stride: int
+    width: int  # words of the key
+    tail: bool
+    cells: int  # values in the heap
+
+
 @inlined
-def _holds(
-    records: Numbers,
-    at: int,
-    width: int,
-    tail: bool,
-    heap: Bytes,
-    words: Numbers,
-    nulls: Bytes,
-    data: Bytes,
-    starts: Numbers,
-    sizes: Numbers,
-    i: int,
-) -> bool:
+def _row_of(entry: np.uint64) -> np.int64:
+    return np.int64(entry & _ROW) - 1
+
+
+@inlined
+def _holds(tables: Tables, at: int, keys: Keys, i: int) -> bool:
     """Whether the row at this word of the records has key number `i`, compared in full."""
-    if (records[np.uint64(at)] >> 8) & 0xFF != nulls[np.uint64(i)]:
+    records = tables.records
+    if (records[np.uint64(at)] >> _NULLS_SHIFT) & 0xFF != keys.nulls[np.uint64(i)]:
         return False
-    for j in range(width):
-        if records[np.uint64(at + 1 + j)] != words[np.uint64(i * width + j)]:
+    for j in range(keys.width):
+        if records[np.uint64(at + 1 + j)] != keys.words[np.uint64(i * keys.width + j)]:
             return False
-    if tail:
-        size = sizes[np.uint64(i)]
-        start = starts[np.uint64(i)]
-        place = records[np.uint64(at + 1 + width)]
+    if keys.tail:
+        size = keys.sizes[np.uint64(i)]
+        start = keys.starts[np.uint64(i)]
+        place = records[np.uint64(at + 1 + keys.width)]
         if (
-            records[np.uint64(at + 2 + width)] != size
+            records[np.uint64(at + 2 + keys.width)] != size
             or place < 0
-            or place > heap.shape[0] - size
+            or place > tables.heap.shape[0] - size
         ):
             return False
         for byte in range(size):
-            if heap[np.uint64(place + byte)] != data[np.uint64(start + byte)]:
+            if tables.heap[np.uint64(place + byte)] != keys.data[np.uint64(start + byte)]:
                 return False
     return True
 
 
 @kernel
-def find_keys(
-    index: Hashes,
-    shift: int,
-    records: Numbers,
-    stride: int,
-    width: int,
-    tail: bool,
-    heap: Bytes,
-    head: Numbers,
-    hashes: Hashes,
-    words: Numbers,
-    nulls: Bytes,
-    data: Bytes,
-    starts: Numbers,
-    sizes: Numbers,
-    rows: Numbers,
-) -> int:
+def find_keys(tables: Tables, keys: Keys, hashes: Hashes, rows: Numbers) -> int:
     """The row of each key, -1 for one that has none. Returns DAMAGED or how many keys there are."""
-    mask = index.shape[0] - 1
-    used = min(head[USED], records.shape[0] // stride)
+    slots = tables.index.shape[0]
+    used = min(tables.head[USED], tables.records.shape[0] // tables.stride)
     for i in range(hashes.shape[0]):
         fragment = hashes[np.uint64(i)] >> _32
-        slot = np.int64(fragment >> np.uint64(shift))
+        slot = np.int64(fragment >> np.uint64(tables.shift))
         rows[np.uint64(i)] = -1
-        for _ in range(index.shape[0]):
-            entry = index[np.uint64(slot)]
+        for _ in range(slots):
+            entry = tables.index[np.uint64(slot)]
             if entry == _EMPTY:
                 break
             if entry >> _32 == fragment:
-                row = np.int64(entry & _ROW) - 1
+                row = _row_of(entry)
                 if row < 0 or row >= used:
                     return DAMAGED
-                at = row * stride
-                if _holds(
-                    records, at, width, tail, heap, words, nulls, data, starts, sizes, i
-                ):
-                    if records[np.uint64(at)] & LIVE:
+                at = row * tables.stride
+                if _holds(tables, at, keys, i):
+                    if tables.records[np.uint64(at)] & LIVE:
                         rows[np.uint64(i)] = row
                     break
-            slot = (slot + 1) & mask
+            slot = (slot + 1) & (slots - 1)
     return hashes.shape[0]
+
+
+@inlined
+def _touch(tables: Tables, row: int, touched: Numbers) -> None:
+    head = tables.head
+    at = np.uint64(row * tables.stride)
+    meta = tables.records[at]
+    if meta >> STEP_SHIFT != head[STEP]:
+        tables.records[at] = (meta & _BELOW_STEP) | (head[STEP] << STEP_SHIFT)
+        touched[np.uint64(head[TOUCHED])] = row
+        head[TOUCHED] += 1
 
 
 @kernel
 def add_keys(
-    index: Hashes,
-    shift: int,
-    records: Numbers,
-    stride: int,
-    width: int,
-    tail: bool,
-    heap: Bytes,
-    head: Numbers,
-    hashes: Hashes,
-    words: Numbers,
-    nulls: Bytes,
-    data: Bytes,
-    starts: Numbers,
-    sizes: Numbers,
-    begin: int,
-    rows: Numbers,
-    touched: Numbers,
+    tables: Tables, keys: Keys, hashes: Hashes, begin: int, rows: Numbers, touched: Numbers
 ) -> int:
-    """The row of each key from `begin` on, made for those that have none; each counts as touched.
+    """The row of each key from `begin` on, made for those that have none; each is touched.
 
     Returns the key before which it stopped for want of room, or how many there are, or DAMAGED.
     Rows not touched before in this step go to `touched`, from head[TOUCHED] on.
     """
-    mask = index.shape[0] - 1
+    head, records, stride = tables.head, tables.records, tables.stride
+    slots = tables.index.shape[0]
     capacity = records.shape[0] // stride
-    most = index_room(index.shape[0])
-    step = head[STEP]
     if head[USED] > capacity:
         return DAMAGED
     for i in range(begin, hashes.shape[0]):
         fragment = hashes[np.uint64(i)] >> _32
-        slot = np.int64(fragment >> np.uint64(shift))
+        slot = np.int64(fragment >> np.uint64(tables.shift))
         row = np.int64(-1)
-        for _ in range(index.shape[0]):
-            entry = index[np.uint64(slot)]
+        for _ in range(slots):
+            entry = tables.index[np.uint64(slot)]
             if entry == _EMPTY:
                 break
             if entry >> _32 == fragment:
-                candidate = np.int64(entry & _ROW) - 1
+                candidate = _row_of(entry)
                 if candidate < 0 or candidate >= head[USED]:
                     return DAMAGED
-                if _holds(
-                    records,
-                    candidate * stride,
-                    width,
-                    tail,
-                    heap,
-                    words,
-                    nulls,
-                    data,
-                    starts,
-                    sizes,
-                    i,
-                ):
+                if _holds(tables, candidate * stride, keys, i):
                     row = candidate
                     break
-            slot = (slot + 1) & mask
+            slot = (slot + 1) & (slots - 1)
         if row >= 0:
-            at = row * stride
-            meta = records[np.uint64(at)]
-            if not meta & LIVE:  # removed earlier in this step
-                meta |= LIVE | NEW
-                records[np.uint64(at)] = meta
+            at = np.uint64(row * stride)
+            if not records[at] & LIVE:  # removed earlier in this step
+                records[at] |= LIVE | NEW
                 head[LIVE_ROWS] += 1
-            if meta >> STEP_SHIFT != step:
-                records[np.uint64(at)] = (meta & 0xFFFFFFFF) | (step << STEP_SHIFT)
-                touched[np.uint64(head[TOUCHED])] = row
-                head[TOUCHED] += 1
+            _touch(tables, row, touched)
         else:
-            size = sizes[np.uint64(i)] if tail else np.int64(0)
-            free = head[FREE]
+            size = keys.sizes[np.uint64(i)] if keys.tail else np.int64(0)
             if (
-                head[ENTRIES] >= most
-                or (free == 0 and head[USED] >= capacity)
-                or size > heap.shape[0] - head[HEAP_END]
+                head[ENTRIES] >= tables.most
+                or (head[FREE] == 0 and head[USED] >= capacity)
+                or size > tables.heap.shape[0] - head[HEAP_END]
             ):
                 return i
-            if free:
-                row = free - 1
+            if head[FREE] == 0:
+                row = head[USED]
+                head[USED] += 1
+            else:
+                row = head[FREE] - 1
                 if row < 0 or row >= head[USED]:
                     return DAMAGED
                 head[FREE] = records[np.uint64(row * stride)] >> 8
-            else:
-                row = head[USED]
-                head[USED] += 1
-            at = row * stride
+            at = np.uint64(row * stride)
             for j in range(stride):
-                records[np.uint64(at + j)] = 0
-            records[np.uint64(at)] = (
-                LIVE | FRESH | NEW | (np.int64(nulls[np.uint64(i)]) << 8) | (step << STEP_SHIFT)
-            )
-            for j in range(width):
-                records[np.uint64(at + 1 + j)] = words[np.uint64(i * width + j)]
-            if tail:
+                records[at + np.uint64(j)] = 0
+            records[at] = LIVE | FRESH | NEW | (np.int64(keys.nulls[np.uint64(i)]) << _NULLS_SHIFT)
+            for j in range(keys.width):
+                records[at + np.uint64(1 + j)] = keys.words[np.uint64(i * keys.width + j)]
+            if keys.tail:
                 place = head[HEAP_END]
-                start = starts[np.uint64(i)]
-                records[np.uint64(at + 1 + width)] = place
-                records[np.uint64(at + 2 + width)] = size
+                start = keys.starts[np.uint64(i)]
+                records[at + np.uint64(1 + keys.width)] = place
+                records[at + np.uint64(2 + keys.width)] = size
                 for byte in range(size):
-                    heap[np.uint64(place + byte)] = data[np.uint64(start + byte)]
+                    tables.heap[np.uint64(place + byte)] = keys.data[np.uint64(start + byte)]
                 head[HEAP_END] += size
-            index[np.uint64(slot)] = (fragment << _32) | np.uint64(row + 1)
+            tables.index[np.uint64(slot)] = (fragment << _32) | np.uint64(row + 1)
             head[ENTRIES] += 1
             head[LIVE_ROWS] += 1
-            touched[np.uint64(head[TOUCHED])] = row
-            head[TOUCHED] += 1
+            _touch(tables, row, touched)
         rows[np.uint64(i)] = row
     return hashes.shape[0]
+
+
+# Of the rows that the kernels below are given, the caller has made sure that they are in use.
+
+
+@kernel
+def touch_rows(tables: Tables, rows: Numbers, touched: Numbers) -> None:
+    for i in range(rows.shape[0]):
+        _touch(tables, rows[np.uint64(i)], touched)
+
+
+@kernel
+def remove_rows(tables: Tables, rows: Numbers, touched: Numbers) -> None:
+    """Empties the values; the key stays, for the delta, until the row is released."""
+    head, records, stride = tables.head, tables.records, tables.stride
+    values = 1 + tables.width + (2 if tables.tail else 0)
+    for i in range(rows.shape[0]):
+        row = rows[np.uint64(i)]
+        at = np.uint64(row * stride)
+        if records[at] & LIVE:
+            _touch(tables, row, touched)
+            records[at] &= ~(LIVE | NEW | _VALUE_BITS)
+            head[LIVE_ROWS] -= 1
+            for cell in range(tables.cells):
+                head[GARBAGE] += records[at + np.uint64(values + 2 * cell + 1)]
+            for j in range(values, stride):
+                records[at + np.uint64(j)] = 0
+
+
+@kernel
+def settle_rows(tables: Tables, rows: Numbers) -> None:
+    """Ends the step for these rows: what is live is neither fresh nor new any more."""
+    for i in range(rows.shape[0]):
+        at = np.uint64(rows[np.uint64(i)] * tables.stride)
+        if tables.records[at] & LIVE:
+            tables.records[at] &= ~(FRESH | NEW)
+
+
+@kernel
+def release_rows(tables: Tables, rows: Numbers, hashes: Hashes) -> int:
+    """Takes removed rows out of the index and frees them.
+
+    Returns how many, or DAMAGED when the index has no entry for one.
+    """
+    head, index = tables.head, tables.index
+    slots = index.shape[0]
+    for i in range(rows.shape[0]):
+        row = rows[np.uint64(i)]
+        slot = np.int64((hashes[np.uint64(i)] >> _32) >> np.uint64(tables.shift))
+        for _ in range(slots):
+            if index[np.uint64(slot)] & _ROW == np.uint64(row + 1):
+                break
+            if index[np.uint64(slot)] == _EMPTY:
+                return DAMAGED
+            slot = (slot + 1) & (slots - 1)
+        hole = slot
+        for _ in range(slots):
+            slot = (slot + 1) & (slots - 1)
+            entry = index[np.uint64(slot)]
+            if entry == _EMPTY:
+                break
+            home = np.int64((entry >> _32) >> np.uint64(tables.shift))
+            if (slot - home) & (slots - 1) >= (slot - hole) & (slots - 1):
+                index[np.uint64(hole)] = entry
+                hole = slot
+        index[np.uint64(hole)] = _EMPTY
+        at = np.uint64(row * tables.stride)
+        if tables.tail:
+            head[GARBAGE] += tables.records[at + np.uint64(2 + tables.width)]
+        tables.records[at] = head[FREE] << 8
+        head[FREE] = row + 1
+        head[ENTRIES] -= 1
+    return rows.shape[0]
+
+
+@kernel
+def place_cells(
+    tables: Tables, at_word: int, rows: Numbers, sizes: Numbers, places: Numbers
+) -> bool:
+    """Where in the heap new values of these sizes go: over the old one, or behind everything.
+
+    Place and size stand at this word of each row. The caller has made room for all of them. Returns
+    False at an old one that does not lie in the heap.
+    """
+    head = tables.head
+    for i in range(rows.shape[0]):
+        at = np.uint64(rows[np.uint64(i)] * tables.stride + at_word)
+        size = sizes[np.uint64(i)]
+        place = tables.records[at]
+        before = tables.records[at + np.uint64(1)]
+        if before < 0 or place < 0 or place > tables.heap.shape[0] - before:
+            return False
+        if size <= before:
+            head[GARBAGE] += before - size
+        else:
+            head[GARBAGE] += before
+            place = head[HEAP_END]
+            head[HEAP_END] += size
+            tables.records[at] = place
+        tables.records[at + np.uint64(1)] = size
+        places[np.uint64(i)] = place
+    return True
+
+
+@kernel
+def widen_index(old: Hashes, new: Hashes, shift: int) -> None:
+    """Fills an empty index that is larger with the entries of the old one."""
+    slots = new.shape[0]
+    for i in range(old.shape[0]):
+        entry = old[np.uint64(i)]
+        if entry != _EMPTY:
+            slot = np.int64((entry >> _32) >> np.uint64(shift))
+            while new[np.uint64(slot)] != _EMPTY:
+                slot = (slot + 1) & (slots - 1)
+            new[np.uint64(slot)] = entry

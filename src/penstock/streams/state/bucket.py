@@ -1,0 +1,192 @@
+"""The state of one bucket of a stateful operator, at a version.
+
+    with BucketState.open("checkpoint/state", "/var/tmp/warm", operator="sum", bucket=3, buckets=8,
+                          schema=schema, version=41) as state:
+        rows = state.find_or_add(keys)
+        add_up(state.fixed("total"), rows, amounts)
+        state.commit(42)
+
+A step opens version N - 1 and commits N. It works on the arena of this host when that is at the
+version, brings it up to date when it is behind, and builds it anew when it is ahead, as after a
+step that is run again, or not to be trusted. What is not committed never happened.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from penstock.errors import InvalidInput, StateError, StateMismatch
+from penstock.streams.state.arena import Arena
+from penstock.streams.state.durable import BASE, BucketFiles, Weights
+from penstock.streams.state.files import NOTHING
+from penstock.streams.state.layout import row_layout
+from penstock.streams.state.lock import BucketLock
+from penstock.streams.state.rows import Rows
+from penstock.streams.state.schema import StateSchema
+
+EMPTY = -1  # the version before the first
+
+# Arenas that this process has mapped. The pages of a new mapping have to be looked up one by one
+# when they are first touched, which takes longer than the step itself.
+_mapped: OrderedDict[Path, Arena] = OrderedDict()
+_MOST_MAPPED = 64
+
+
+class BucketState(Rows):
+    """Made by `open`; one process at a time has it."""
+
+    def __init__(
+        self, schema: StateSchema, folder: Path, arena: Arena, files: BucketFiles, lock: BucketLock
+    ) -> None:
+        super().__init__(schema, arena)
+        self._folder = folder
+        self._files = files
+        self._lock = lock
+        self._is_over = False
+
+    @classmethod
+    def open(
+        cls,
+        address: str | Path,
+        warm_folder: str | Path,
+        *,
+        operator: str,
+        bucket: int,
+        buckets: int,
+        schema: StateSchema,
+        version: int,
+        wait: float = 30.0,
+    ) -> Self:
+        """The state as the step of this version left it; -1 is before the first step.
+
+        `address` is where the durable form lies, a path or what fsspec knows; `warm_folder` is a
+        folder of this host's own. Waits so many seconds for another process that has the bucket.
+
+        Raises StateLocked, StateMissing when the version is not kept, StateDamaged when a file of
+        it does not check out, StateMismatch when it has another schema or its files do not belong
+        together.
+        """
+        if version < EMPTY:
+            raise InvalidInput(f"there is no version {version}", hint="the first is 0")
+        home = hashlib.blake2b(str(address).encode(), digest_size=6).hexdigest()
+        folder = Path(warm_folder) / f"{operator}-{bucket}-of-{buckets}-{home}"
+        files = BucketFiles(str(address), operator, bucket, buckets, scratch=folder)
+        lock = BucketLock(folder / "lock", wait)
+        try:
+            arena = _mapped.pop(folder, None)
+            if arena is None or not arena.is_current():
+                arena = Arena.open(folder, row_layout(schema))
+            if arena is None or not arena.is_sound(schema.fingerprint):
+                arena = _empty(folder, schema)
+            state = cls(schema, folder, arena, files, lock)
+            state._reach(version)
+        except BaseException:
+            lock.release()
+            raise
+        return state
+
+    @property
+    def version(self) -> int:
+        return self._arena.version
+
+    def commit(self, version: int) -> None:
+        """Makes what was changed durable, as this version, and ends the step."""
+        if version != self.version + 1:
+            raise InvalidInput(
+                f"version {version} cannot follow version {self.version}",
+                hint="a step opens the version before the one it commits",
+            )
+        self._change()
+        arena = self._arena
+        delta = self._files.write_delta(
+            version, self._changes(), self.schema, parent=arena.identity, rows=len(self)
+        )
+        self._settle()
+        weights = Weights(*arena.weights).with_delta(delta.size)
+        if weights.is_base_due:
+            base = self._files.write_base(delta, self._everything(), self.schema)
+            weights = Weights.of_base(base.size)
+        if arena.is_wasteful:
+            self._repack()
+        self._arena.end_step(version, delta.identity, weights)
+        self._is_over = True
+
+    def close(self) -> None:
+        """What was not committed is forgotten."""
+        self._is_over = True
+        if not self._arena.is_dirty:
+            _mapped[self._folder] = self._arena
+            if len(_mapped) > _MOST_MAPPED:
+                _mapped.popitem(last=False)
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _change(self) -> None:
+        if self._is_over:
+            raise StateError("the step has ended", hint="open the state at the version it reached")
+        super()._change()
+
+    def _reach(self, version: int) -> None:
+        """Brings the arena to this version."""
+        if version == EMPTY:
+            if self.version != EMPTY:
+                self._arena = _empty(self._folder, self.schema)
+            return
+        wanted = self._files.check(version, self.schema)
+        at = self._arena.version, self._arena.identity
+        if at == (version, wanted.identity):
+            return
+        route = self._files.route(version, at)
+        if not route.from_arena:
+            self._arena = _empty(self._folder, self.schema)
+        identity = self._arena.identity
+        if route.base is not None:
+            trailer, batches = self._files.read(route.base, BASE)
+            self._load(trailer.rows, batches)
+            identity = trailer.identity
+        for each in route.deltas:
+            trailer, batches = self._files.read(each)
+            if trailer.parent != identity:
+                raise StateMismatch(
+                    f"the delta of version {each} does not follow the one before it",
+                    hint="a task that was given up may have written it with another result; "
+                    "rebuild the node from its input",
+                )
+            self._load(0, batches)
+            identity = trailer.identity
+        self._arena.end_step(version, identity, route.weights)
+
+    def _load(self, rows: int, batches: Iterable[pa.RecordBatch]) -> None:
+        """Makes the changes of a file, as a step of its own; `rows` is for how many to make room."""
+        self._change()
+        self._arena.make_room(rows=rows)
+        for batch in batches:
+            self._apply(batch)
+        self._settle()
+
+    def _repack(self) -> None:
+        """Copies what is live to a new arena, without what is free or garbage."""
+        before = Rows(self.schema, self._arena)
+        self._arena = Arena.create(self._folder, self._arena.layout, self.schema.fingerprint)
+        self._load(len(before), before._everything())
+
+
+def _empty(folder: Path, schema: StateSchema) -> Arena:
+    arena = Arena.create(folder, row_layout(schema), schema.fingerprint)
+    arena.end_step(EMPTY, NOTHING, Weights())
+    return arena

@@ -1,0 +1,261 @@
+"""The durable form of a bucket's state: a delta for each version, and now and then a base.
+
+    <address>/<operator>/<buckets>/<bucket>/00000000000000000041.delta
+    <address>/<operator>/<buckets>/<bucket>/00000000000000000041.base
+
+A delta has the rows that its version changed, with those removed marked so; a base has all rows
+there are. A base is written when the deltas since the last one outweigh it, so that all that is
+written is a constant factor of what changed. Each delta names the identity of the version before
+it, so that files of two histories, as a checkpoint that was reset leaves them, are never mixed.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from penstock.errors import InvalidInput, StateMismatch, StateMissing
+from penstock.streams.state.files import (
+    NOTHING,
+    TRAILER_BYTES,
+    Trailer,
+    damaged,
+    read_file,
+    read_trailer,
+    schema_in,
+    write_file,
+)
+from penstock.streams.state.places import place_at
+from penstock.streams.state.schema import StateSchema
+
+DELTA, BASE = "delta", "base"
+
+_NAME = re.compile(r"(\d{20})\.(delta|base)(\.\w+\.unfinished)?")
+_OPERATOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_WAYS_ON = "rebuild the node beside the old state, or reset it: penstock run --rebuild / --reset"
+
+# A file costs a read however small it is, and a base is not worth it below some size.
+_FILE_WEIGHT = 64 * 1024
+_LEAST_WEIGHT = 2 * 1024 * 1024
+
+
+class Weights(NamedTuple):
+    """What it would cost to read the last base, and the deltas since."""
+
+    base: int = 0
+    deltas: int = 0
+
+    @classmethod
+    def of_base(cls, size: int) -> "Weights":
+        return cls(size + _FILE_WEIGHT)
+
+    def with_delta(self, size: int) -> "Weights":
+        return Weights(self.base, self.deltas + size + _FILE_WEIGHT)
+
+    @property
+    def is_base_due(self) -> bool:
+        return self.deltas > max(self.base, _LEAST_WEIGHT)
+
+
+class Route(NamedTuple):
+    """How to come to a version: from a base, or from nothing, or from what an arena has."""
+
+    base: int | None
+    deltas: range
+    from_arena: bool
+    weights: Weights
+
+
+class BucketFiles:
+    """`scratch` is a local folder for files on their way to another place."""
+
+    def __init__(
+        self, address: str, operator: str, bucket: int, buckets: int, scratch: Path
+    ) -> None:
+        if not _OPERATOR.fullmatch(operator):
+            raise InvalidInput(
+                f"{operator!r} cannot name an operator",
+                hint="use letters, digits, dots, dashes and underscores",
+            )
+        if not 0 <= bucket < buckets:
+            raise InvalidInput(f"there is no bucket {bucket} of {buckets}", hint="count from 0")
+        self._folder = f"{address.rstrip('/')}/{operator}/{buckets}/{bucket}"
+        self._place = place_at(address, operator, str(buckets), str(bucket))
+        self._scratch = scratch
+
+    def _path(self, name: str) -> str:
+        return f"{self._folder}/{name}"
+
+    def versions(self) -> dict[str, dict[int, int]]:
+        """The versions that have a delta, and those that have a base, and the files' sizes."""
+        found: dict[str, dict[int, int]] = {DELTA: {}, BASE: {}}
+        for name, size in sorted(self._place.sizes().items()):
+            match = _NAME.fullmatch(name)
+            if match and not match[3]:
+                found[match[2]][int(match[1])] = size
+        return found
+
+    def write_delta(
+        self,
+        version: int,
+        batches: Iterable[pa.RecordBatch],
+        schema: StateSchema,
+        *,
+        parent: int,
+        rows: int,
+    ) -> Trailer:
+        return self._write(
+            DELTA, batches, schema, version=version, parent=parent, rows=rows, identity=None
+        )
+
+    def write_base(
+        self, delta: Trailer, batches: Iterable[pa.RecordBatch], schema: StateSchema
+    ) -> Trailer:
+        """All rows of the version that this delta led to."""
+        return self._write(
+            BASE,
+            batches,
+            schema,
+            version=delta.version,
+            parent=NOTHING,
+            rows=delta.rows,
+            identity=delta.identity,
+        )
+
+    def _write(
+        self,
+        kind: str,
+        batches: Iterable[pa.RecordBatch],
+        schema: StateSchema,
+        *,
+        version: int,
+        parent: int,
+        rows: int,
+        identity: int | None,
+    ) -> Trailer:
+        written: list[Trailer] = []
+
+        def fill(path: Path) -> None:
+            written.append(
+                write_file(
+                    path,
+                    batches,
+                    schema,
+                    version=version,
+                    rows=rows,
+                    parent=parent,
+                    identity=identity,
+                )
+            )
+
+        self._place.write(_name(version, kind), fill, self._scratch)
+        return written[0]
+
+    def trailer(self, version: int, kind: str = DELTA) -> Trailer:
+        """Raises StateMissing when the file is not there."""
+        name = _name(version, kind)
+        try:
+            return read_trailer(self._place.tail(name, TRAILER_BYTES), self._path(name))
+        except FileNotFoundError:
+            raise self._missing(version, name) from None
+
+    def read(self, version: int, kind: str = DELTA) -> tuple[Trailer, Iterator[pa.RecordBatch]]:
+        """Raises StateMissing or StateDamaged."""
+        name = _name(version, kind)
+        try:
+            content = self._place.read(name)
+        except FileNotFoundError:
+            raise self._missing(version, name) from None
+        trailer, batches = read_file(content, self._path(name))
+        if trailer.version != version:
+            raise damaged(self._path(name), f"it holds version {trailer.version}")
+        return trailer, batches
+
+    def schema(self, version: int) -> StateSchema:
+        self.read(version)
+        return schema_in(self._place.read(_name(version, DELTA)))
+
+    def check(self, version: int, schema: StateSchema) -> Trailer:
+        """That of the version, which has this schema. Raises StateMissing or StateMismatch."""
+        trailer = self.trailer(version)
+        if trailer.schema == schema.fingerprint:
+            return trailer
+        difference = schema.differs_from(self.schema(version))
+        raise StateMismatch(
+            f"the state in {self._folder} does not fit any more: "
+            + (difference or "it was written in another format"),
+            hint=_WAYS_ON,
+        )
+
+    def route(self, version: int, arena: tuple[int, int] | None) -> Route:
+        """The way that reads least. `arena` is the version and the identity that one has.
+
+        Raises StateMissing when there is none.
+        """
+        deltas, bases = self.versions().values()
+        if version not in deltas:
+            raise self._missing(version, _name(version, DELTA))
+        first = version
+        while first - 1 in deltas:
+            first -= 1
+        fitting = (b for b in sorted(bases, reverse=True) if first - 1 <= b <= version)
+        base = next((each for each in fitting if self._is_base_of(each, version)), None)
+        weights = Weights() if base is None else Weights.of_base(bases[base])
+        start = first if base is None else base + 1
+        for each in range(start, version + 1):
+            weights = weights.with_delta(deltas[each])
+
+        routes: list[tuple[int, Route]] = []
+        if arena is not None and first <= arena[0] + 1 <= version:
+            ahead = range(arena[0] + 1, version + 1)
+            if self.trailer(ahead[0]).parent == arena[1]:
+                cost = sum(deltas[each] + _FILE_WEIGHT for each in ahead)
+                routes.append((cost, Route(None, ahead, True, weights)))
+        if base is not None or self.trailer(first).parent == NOTHING:
+            routes.append((sum(weights), Route(base, range(start, version + 1), False, weights)))
+        if not routes:
+            raise self._missing(first - 1, _name(first - 1, BASE))
+        return min(routes, key=lambda each: each[0])[1]
+
+    def _is_base_of(self, base: int, version: int) -> bool:
+        """Whether the deltas up to the version follow this base, and not one of another history."""
+        if base < version:
+            expected = self.trailer(base + 1).parent
+        else:
+            expected = self.trailer(version).identity
+        return self.trailer(base, BASE).identity == expected
+
+    def clean(self, keep_from: int) -> list[str]:
+        """Deletes the files that no version from `keep_from` on needs, and returns their names.
+
+        Only what lies before a base can go, so versions older than asked for may stay.
+        """
+        deltas, bases = self.versions().values()
+        before = (b for b in sorted(bases, reverse=True) if b <= keep_from and b in deltas)
+        base = next((each for each in before if self._is_base_of(each, each)), 0)
+        gone = []
+        for name in sorted(self._place.sizes()):
+            match = _NAME.fullmatch(name)
+            # What a killed process left unfinished is nobody's; that of a newer version may be.
+            if match and int(match[1]) < (keep_from if match[3] else base):
+                gone.append(name)
+        self._place.delete(gone)
+        return gone
+
+    def delete_all(self) -> None:
+        self._place.delete(list(self._place.sizes()))
+
+    def _missing(self, version: int, name: str) -> StateMissing:
+        kept = list(self.versions()[DELTA])
+        return StateMissing(
+            f"version {version} of the state cannot be read: {self._path(name)} is not there",
+            hint=f"there are deltas of versions {kept[0]} to {kept[-1]}; {_WAYS_ON}"
+            if kept
+            else f"nothing is kept there; {_WAYS_ON}",
+        )
+
+
+def _name(version: int, kind: str) -> str:
+    return f"{version:020d}.{kind}"

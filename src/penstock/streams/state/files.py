@@ -1,0 +1,97 @@
+"""A file of the durable form: Arrow's stream format, and a trailer.
+
+The trailer says what the file is, so that it takes one short read to tell, and carries a checksum
+of everything before it. Readers of Arrow streams stop before it.
+"""
+
+import hashlib
+import struct
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+from crc32c import crc32c
+
+from penstock.errors import StateDamaged
+from penstock.streams.state.schema import StateSchema
+
+NOTHING = 0  # the identity of the state before its first version
+
+_MAGIC = b"psstate1"
+_FIELDS = struct.Struct("<8sqQQQqQ")
+_CRC = struct.Struct("<Q")
+TRAILER_BYTES = _FIELDS.size + _CRC.size
+
+
+class Trailer(NamedTuple):
+    version: int
+    schema: int  # its fingerprint
+    identity: int  # of the version: the same only when it and all before it are the same
+    parent: int  # the identity of the version that the rows are to be added to
+    rows: int  # that the state has at this version
+    body: int  # bytes
+
+    @property
+    def size(self) -> int:
+        """Of the whole file."""
+        return self.body + TRAILER_BYTES
+
+
+def read_trailer(tail: bytes, name: str) -> Trailer:
+    """The trailer at the end of these bytes. Raises StateDamaged when there is none."""
+    if len(tail) < TRAILER_BYTES:
+        raise damaged(name, f"it is cut off after {len(tail)} bytes")
+    magic, *fields = _FIELDS.unpack(tail[-TRAILER_BYTES : -_CRC.size])
+    if magic != _MAGIC:
+        raise damaged(name, "it does not end as a file of state does")
+    return Trailer(*fields)
+
+
+def damaged(name: str, what: str) -> StateDamaged:
+    return StateDamaged(
+        f"{name} is damaged: {what}",
+        hint="restore the file from a copy, or rebuild the node from its input",
+    )
+
+
+def write_file(
+    path: Path,
+    batches: Iterable[pa.RecordBatch],
+    schema: StateSchema,
+    *,
+    version: int,
+    rows: int,
+    parent: int,
+    identity: int | None = None,
+) -> Trailer:
+    """Without an identity given, it is made from the content, the parent and the version."""
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema.file_schema) as stream:
+        for batch in batches:
+            stream.write_batch(batch)
+    body = path.stat().st_size
+    crc = crc32c(pa.memory_map(str(path)).read_buffer())
+    if identity is None:
+        facts = struct.pack("<QQQq", crc, body, parent, version)
+        identity = int.from_bytes(hashlib.blake2b(facts, digest_size=8).digest(), "little") or 1
+    trailer = Trailer(version, schema.fingerprint, identity, parent, rows, body)
+    fields = _FIELDS.pack(_MAGIC, *trailer)
+    with path.open("ab") as file:
+        file.write(fields + _CRC.pack(crc32c(fields, crc)))
+    return trailer
+
+
+def read_file(content: pa.Buffer, name: str) -> tuple[Trailer, Iterator[pa.RecordBatch]]:
+    """What a file holds, all of it checked. Raises StateDamaged."""
+    size = content.size
+    trailer = read_trailer(content[max(0, size - TRAILER_BYTES) :].to_pybytes(), name)
+    if trailer.body != size - TRAILER_BYTES:
+        raise damaged(name, f"it has {size - TRAILER_BYTES} bytes of {trailer.body}")
+    (crc,) = _CRC.unpack(content[size - _CRC.size :].to_pybytes())
+    if crc32c(content[: size - _CRC.size]) != crc:
+        raise damaged(name, "its checksum does not match")
+    return trailer, iter(pa.ipc.open_stream(content))
+
+
+def schema_in(content: pa.Buffer) -> StateSchema:
+    return StateSchema.of_file(pa.ipc.open_stream(content).schema)

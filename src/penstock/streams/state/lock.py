@@ -1,0 +1,41 @@
+"""One process at a time works on a bucket's arena."""
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+
+from penstock.clock import monotonic, sleep
+from penstock.errors import StateLocked
+
+_PAUSE = 0.005
+
+
+class BucketLock:
+    """Held from construction to `release`, or to the end of the process, however it ends."""
+
+    def __init__(self, path: Path, wait: float) -> None:
+        """Raises StateLocked when another process, or thread, holds it for `wait` seconds."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        deadline = monotonic() + wait
+        while True:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if monotonic() >= deadline:
+                    holder = os.pread(self._fd, 20, 0).decode(errors="replace") or "unknown"
+                    os.close(self._fd)
+                    raise StateLocked(
+                        f"{path.parent} is in use by process {holder}",
+                        hint="a task that was given up may still run; end it, then try again",
+                    ) from None
+                sleep(_PAUSE)
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, str(os.getpid()).encode(), 0)
+
+    def release(self) -> None:
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._fd, 0)
+        os.close(self._fd)

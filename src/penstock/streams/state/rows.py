@@ -1,0 +1,301 @@
+"""Rows of state by key: found, added, read, changed and removed.
+
+Row numbers hold until the step ends. Every change belongs to a step, which notes the rows that it
+touches; no operation looks at more rows than it is given, but for `live_rows`.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import InvalidInput, StateError
+from penstock.streams.state import cells, fixed_width, index_kernels
+from penstock.streams.state.arena import Arena
+from penstock.streams.state.cells import Cells
+from penstock.streams.state.compiled import Hashes, Mask, Numbers, frozen
+from penstock.streams.state.index_kernels import FRESH, LIVE, NEW, TOUCHED
+from penstock.streams.state.key_kernels import Keys
+from penstock.streams.state.keys import NO_TAILS, hashes_of, order_of
+from penstock.streams.state.layout import Column
+from penstock.streams.state.schema import StateSchema, check_columns
+
+_CHUNK_ROWS = 1 << 17
+_CHUNK_BYTES = 1 << 26
+_SCAN_ROWS = 1 << 20
+
+
+class Rows:
+    def __init__(self, schema: StateSchema, arena: Arena) -> None:
+        self.schema = schema
+        self._arena = arena
+        self._touched: list[Numbers] = []
+        self._in_step = False
+
+    def __len__(self) -> int:
+        return self._arena.row_count
+
+    def find(self, keys: pa.RecordBatch) -> Numbers:
+        """The row of each key, -1 where there is none."""
+        check_columns(keys, self.schema.keys, "keys")
+        return self._find(self._arena.layout.key.encode(keys))
+
+    def find_or_add(self, keys: pa.RecordBatch) -> Numbers:
+        """The row of each key. A new one has null values, with zeros under them.
+
+        Every row it returns counts as changed.
+        """
+        check_columns(keys, self.schema.keys, "keys")
+        return self._add(self._arena.layout.key.encode(keys))
+
+    def is_new(self, rows: Numbers) -> Mask:
+        """Whether each row was added in this step."""
+        return (self._flags(rows) & NEW) != 0
+
+    def fixed(self, name: str) -> fixed_width.Values:
+        """The values of a column, by row number, to be changed in place.
+
+        It is longer than there are rows. Rows that are changed have to be touched, unless they come
+        from `find_or_add`, and their validity set. Take it anew after rows were added: the old one
+        may be too short then, and compiled code does not notice.
+
+        Dates, times and durations are the integers that Arrow keeps for them, decimals of 128 bits
+        two integers, the lower one first. Raises InvalidInput when the column has no fixed width.
+        """
+        column = self._column(name)
+        if column.dtype is None:
+            raise InvalidInput(
+                f"values of {name!r} ({column.kind}) have no fixed width", hint="use take and put"
+            )
+        self._change()
+        return self._values(column)
+
+    def valid(self, name: str) -> Mask:
+        """Which values of a column are not null, by row number, to be changed in place."""
+        column = self._column(name)
+        self._change()
+        return self._valid(column)
+
+    def take(self, rows: Numbers) -> pa.RecordBatch:
+        """Keys and values of these rows."""
+        self._check(rows)
+        return pa.RecordBatch.from_arrays(self._arrays(rows), schema=self.schema.columns)
+
+    def put(self, rows: Numbers, values: pa.RecordBatch) -> None:
+        """Sets all values of these rows, or those of some columns; of a row twice, the last."""
+        for field in values.schema:
+            self._column(field.name)
+        check_columns(
+            values, pa.schema([self.schema.values.field(n) for n in values.schema.names]), "values"
+        )
+        if len(rows) != values.num_rows:
+            raise InvalidInput(f"{values.num_rows} values for {len(rows)} rows", hint="one for one")
+        self.touch(rows)
+        for name, array in zip(values.schema.names, values.columns, strict=True):
+            self._put(self._column(name), rows, array)
+
+    def touch(self, rows: Numbers) -> None:
+        """Marks rows as changed in this step."""
+        self._check(rows)
+        self._change()
+        touched = np.empty(len(rows), np.int64)
+        index_kernels.touch_rows(self._arena.tables, _numbers(rows), touched)
+        self._note(touched)
+
+    def remove(self, rows: Numbers) -> None:
+        self._check(rows)
+        self._change()
+        touched = np.empty(len(rows), np.int64)
+        index_kernels.remove_rows(self._arena.tables, _numbers(rows), touched)
+        self._note(touched)
+
+    def live_rows(self) -> Iterator[Numbers]:
+        """All row numbers, in pieces that are good to take. It scans the state."""
+        flags = self._byte(0)
+        for first in range(0, self._arena.rows_end, _SCAN_ROWS):
+            end = min(first + _SCAN_ROWS, self._arena.rows_end)
+            yield from self._pieces(first + np.flatnonzero(flags[first:end] & LIVE))
+
+    # What a version is written from and read into.
+
+    def _changes(self) -> Iterator[pa.RecordBatch]:
+        """What the step changed, as batches of a file, in an order that only the keys decide."""
+        rows = self._touched_rows()
+        keys = self._keys_at(rows)
+        rows = rows[order_of(keys, hashes_of(keys))]
+        flags = self._byte(0)[rows]
+        rows = rows[(flags & LIVE != 0) | (flags & FRESH == 0)]
+        return self._file_batches(self._pieces(rows))
+
+    def _everything(self) -> Iterator[pa.RecordBatch]:
+        return self._file_batches(self.live_rows())
+
+    def _file_batches(self, pieces: Iterator[Numbers]) -> Iterator[pa.RecordBatch]:
+        for rows in pieces:
+            gone = self._byte(0)[rows] & LIVE == 0
+            removed = fixed_width.from_numbers(pa.bool_(), gone, np.ones(len(rows), np.bool_))
+            yield pa.RecordBatch.from_arrays(
+                [*self._arrays(rows), removed], schema=self.schema.file_schema
+            )
+
+    def _apply(self, batch: pa.RecordBatch) -> None:
+        """Makes the changes of a batch of a file."""
+        layout = self._arena.layout.key
+        gone = fixed_width.numbers(batch.columns[-1]).astype(np.bool_)
+        kept = batch
+        if gone.any():
+            kept = batch.filter(pa.array(~gone))
+            rows = self._find(layout.encode(batch.filter(pa.array(gone))))
+            self.remove(rows[rows >= 0])
+        rows = self._add(layout.encode(kept))
+        for field, array in zip(
+            self.schema.values, kept.columns[len(self.schema.keys) : -1], strict=True
+        ):
+            self._put(self._column(field.name), rows, array)
+
+    def _change(self) -> None:
+        if not self._in_step:
+            self._arena.begin_step()
+            self._in_step = True
+
+    def _settle(self) -> None:
+        """Ends the step for the rows it touched, and frees those it removed."""
+        rows = self._touched_rows()
+        index_kernels.settle_rows(self._arena.tables, _numbers(rows))
+        gone = rows[self._byte(0)[rows] & LIVE == 0]
+        hashes = hashes_of(self._keys_at(gone))
+        if index_kernels.release_rows(self._arena.tables, _numbers(gone), hashes) < 0:
+            raise self._arena.damaged()
+        self._touched.clear()
+        self._in_step = False
+
+    def _touched_rows(self) -> Numbers:
+        return np.concatenate(self._touched) if self._touched else np.empty(0, np.int64)
+
+    def _note(self, touched: Numbers) -> None:
+        count = int(self._arena.head[TOUCHED])
+        self._arena.head[TOUCHED] = 0
+        if count:
+            self._touched.append(touched[:count])
+
+    def _find(self, keys: Keys) -> Numbers:
+        rows = np.empty(len(keys.nulls), np.int64)
+        if index_kernels.find_keys(self._arena.tables, keys, hashes_of(keys), rows) < 0:
+            raise self._arena.damaged()
+        return rows
+
+    def _add(self, keys: Keys) -> Numbers:
+        self._change()
+        hashes = hashes_of(keys)
+        rows, touched = np.empty(len(hashes), np.int64), np.empty(len(hashes), np.int64)
+        done = 0
+        while True:
+            done = index_kernels.add_keys(self._arena.tables, keys, hashes, done, rows, touched)
+            if done < 0:
+                raise self._arena.damaged()
+            if done == len(hashes):
+                break
+            self._arena.make_room(rows=1, heap=int(keys.sizes[done]) if keys.tail else 0)
+        self._note(touched)
+        return rows
+
+    def _put(self, column: Column, rows: Numbers, array: pa.Array) -> None:
+        valid = fixed_width.validity(array)
+        if column.dtype is not None:
+            self._values(column)[rows] = fixed_width.numbers(array)
+        else:
+            data, starts, sizes = cells.to_cells(array)
+            sizes = np.where(valid, sizes, 0)
+            self._arena.make_room(heap=int(sizes.sum()))
+            places = np.empty(len(rows), np.int64)
+            tables = self._arena.tables
+            if not (
+                index_kernels.place_cells(tables, column.at // 8, _numbers(rows), sizes, places)
+                and cells.copy(data, starts, sizes, tables.heap, places)
+            ):
+                raise self._arena.damaged()
+        self._valid(column)[rows] = valid
+
+    # Where things are.
+
+    def _column(self, name: str) -> Column:
+        column = self._arena.layout.columns.get(name)
+        if column is None:
+            raise InvalidInput(
+                f"the state has no values {name!r}",
+                hint=f"it has {', '.join(self._arena.layout.columns) or 'none'}",
+            )
+        return column
+
+    def _check(self, rows: Numbers) -> None:
+        if len(rows) == 0:
+            return
+        if rows.min() < 0 or rows.max() >= self._arena.rows_end:
+            raise InvalidInput(
+                "a row number is none of the state's", hint="find gives -1 for a key without row"
+            )
+        if not (self._byte(0)[rows] & LIVE).all():
+            raise InvalidInput("a row was removed", hint="find its key again, or add it")
+
+    def _byte(self, at: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+        return self._view(np.dtype(np.uint8), at)
+
+    def _view(self, dtype: np.dtype[np.generic], at: int) -> fixed_width.Values:
+        stride = self._arena.layout.stride * 8
+        shape = (self._arena.capacity, *dtype.shape)
+        strides = (stride, dtype.base.itemsize)[: len(shape)]
+        return np.ndarray(shape, dtype.base, self._arena.records, at, strides)
+
+    def _values(self, column: Column) -> fixed_width.Values:
+        assert column.dtype is not None
+        return self._view(column.dtype, column.at)
+
+    def _valid(self, column: Column) -> Mask:
+        return self._view(np.dtype(np.bool_), column.valid_at)
+
+    def _flags(self, rows: Numbers) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+        self._check(rows)
+        return self._byte(0)[rows]
+
+    def _words(self, rows: Numbers, at: int, count: int) -> Numbers:
+        words = self._arena.tables.records.reshape(self._arena.capacity, self._arena.layout.stride)
+        return words[rows, at : at + count]
+
+    def _cells_at(self, rows: Numbers, at: int) -> Cells:
+        spans = self._words(rows, at, 2)
+        heap = frozen(self._arena.tables.heap)
+        return Cells(heap, np.ascontiguousarray(spans[:, 0]), np.ascontiguousarray(spans[:, 1]))
+
+    def _keys_at(self, rows: Numbers) -> Keys:
+        layout = self._arena.layout.key
+        words = self._words(rows, 1, layout.width).reshape(-1)
+        tail = self._cells_at(rows, 1 + layout.width) if layout.has_tail else NO_TAILS
+        return layout.keys(words, self._byte(1)[rows], tail)
+
+    def _arrays(self, rows: Numbers) -> list[pa.Array]:
+        arrays: list[pa.Array] = self._arena.layout.key.decode(self._keys_at(rows))
+        for column in self._arena.layout.columns.values():
+            valid = self._valid(column)[rows]
+            if column.dtype is not None:
+                arrays.append(fixed_width.from_numbers(column.kind, self._values(column)[rows], valid))
+            else:
+                values = self._cells_at(rows, column.at // 8)
+                arrays.append(cells.from_cells(column.kind, values, valid))
+        return arrays
+
+    def _pieces(self, rows: Numbers) -> Iterator[Numbers]:
+        """The rows in pieces that are small enough for an Arrow batch."""
+        layout = self._arena.layout
+        spans = [1 + layout.key.width] if layout.key.has_tail else []
+        spans += [column.at // 8 for column in layout.columns.values() if column.dtype is None]
+        while len(rows):
+            piece = rows[:_CHUNK_ROWS]
+            if spans:
+                held = np.cumsum(sum(self._words(piece, at + 1, 1)[:, 0] for at in spans))
+                piece = piece[: max(1, int(np.searchsorted(held, _CHUNK_BYTES)))]
+            yield piece
+            rows = rows[len(piece) :]
+
+
+def _numbers(rows: Numbers) -> Numbers:
+    return frozen(np.ascontiguousarray(rows, np.int64))

@@ -1,0 +1,127 @@
+"""What the state of an operator is made of: the columns of its keys and of its values."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from penstock.errors import InvalidInput, StateMismatch
+from penstock.streams.state import cells, fixed_width
+
+REMOVED = "(removed)"  # the column of a file that says which keys are gone
+_KEYS = b"penstock.state.keys"  # in the metadata of a file: how many of its columns are keys
+_FORMAT = "penstock state 1"
+
+
+def describe(kind: pa.DataType) -> str:
+    """The type as far as values go: without nullability, and without the names of list elements."""
+    types = pa.types
+    if types.is_struct(kind):
+        return f"struct<{', '.join(f'{field.name}: {describe(field.type)}' for field in kind)}>"
+    if types.is_map(kind):
+        return f"map<{describe(kind.key_type)}, {describe(kind.item_type)}>"
+    if types.is_fixed_size_list(kind):
+        return f"fixed_size_list<{describe(kind.value_type)}>[{kind.list_size}]"
+    if types.is_large_list(kind):
+        return f"large_list<{describe(kind.value_type)}>"
+    if types.is_list(kind):
+        return f"list<{describe(kind.value_type)}>"
+    if types.is_null(kind) or fixed_width.dtype_of(kind) is not None or cells.is_plain(kind):
+        return str(kind)
+    raise InvalidInput(
+        f"state cannot hold values of {kind}",
+        hint="cast the column to the type that its values have: dictionaries, views, run-end "
+        "encoding and extensions are ways to lay values out; a union has to become a struct",
+    )
+
+
+@dataclass(frozen=True)
+class StateSchema:
+    """Keys and values of any Arrow type, those of a key included that are null.
+
+    Keys are compared by value. As keys, all NaN are one, -0.0 is 0.0, a null equals a null, and
+    maps are equal when their entries are, in the same order. Nullability is not enforced.
+    """
+
+    keys: pa.Schema
+    values: pa.Schema
+
+    def __post_init__(self) -> None:
+        names = [*self.keys.names, *self.values.names, REMOVED]
+        if not self.keys.names:
+            raise InvalidInput(
+                "state needs a key", hint="use a column with one value to keep a single row"
+            )
+        if doubles := {name for name in names if names.count(name) > 1}:
+            raise InvalidInput(
+                f"state has two columns named {sorted(doubles)[0]!r}", hint="rename one of them"
+            )
+        _ = self.described  # which refuses what cannot be held
+
+    @cached_property
+    def described(self) -> dict[str, str]:
+        """The type of `key 'customer'` and the like, in order."""
+        return {
+            f"{role} {field.name!r}": describe(field.type)
+            for role, fields in (("key", self.keys), ("value", self.values))
+            for field in fields
+        }
+
+    @cached_property
+    def fingerprint(self) -> int:
+        """64 bits that differ when the state of one schema cannot be read with the other."""
+        text = "\n".join([_FORMAT, *(f"{name}: {kind}" for name, kind in self.described.items())])
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+    def differs_from(self, other: "StateSchema") -> str:
+        """What changed from the other schema to this one, in a sentence; empty when nothing did."""
+        now, before = self.described, other.described
+        for name, kind in before.items():
+            if name not in now:
+                return f"{name} ({kind}) is gone"
+            if now[name] != kind:
+                return f"{name} was {kind} and is now {now[name]}"
+        for name, kind in now.items():
+            if name not in before:
+                return f"{name} ({kind}) is new"
+        for (first, _), second in zip(now.items(), before, strict=True):
+            if first != second:
+                return f"{first} stands where {second} was"
+        return ""
+
+    @cached_property
+    def columns(self) -> pa.Schema:
+        return pa.schema([*self.keys, *self.values])
+
+    @cached_property
+    def file_schema(self) -> pa.Schema:
+        """That of a file of the durable form; every column may be null, as in a removed row."""
+        fields = [pa.field(field.name, field.type) for field in self.columns]
+        return pa.schema(
+            [*fields, pa.field(REMOVED, pa.bool_())],
+            metadata={_KEYS: str(len(self.keys)).encode()},
+        )
+
+    @classmethod
+    def of_file(cls, schema: pa.Schema) -> "StateSchema":
+        count = int(schema.metadata[_KEYS])
+        fields = list(schema.remove_metadata())[:-1]
+        return cls(pa.schema(fields[:count]), pa.schema(fields[count:]))
+
+
+def check_columns(batch: pa.RecordBatch, fields: pa.Schema, what: str) -> None:
+    """Raises StateMismatch unless the batch has these columns, by name, order and type."""
+    if batch.schema.equals(fields):
+        return
+    given = [(field.name, describe(field.type)) for field in batch.schema]
+    wanted = [(field.name, describe(field.type)) for field in fields]
+    if given != wanted:
+        raise StateMismatch(
+            f"the {what} given are {_listed(given)}, those of the state {_listed(wanted)}",
+            hint="select and cast the columns, in this order",
+        )
+
+
+def _listed(columns: list[tuple[str, str]]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in columns) or "none"
