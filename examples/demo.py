@@ -122,8 +122,8 @@ def play(server: LogServerProcess, scene: Scene) -> None:
     with Log.connect(server.address) as log:
         log.create("orders", partitions=PARTITIONS)
     scene.say(f"topic orders, {PARTITIONS} partitions, synced to disk before every answer")
-    for worker in (shop, *departments):
-        start(worker.run)
+    for work in (shop.run, *(department.run for department in departments)):
+        start(work)
     scene.say("a producer appends; billing and shipping read, each for itself")
     enough(lambda: len(shop.acknowledged) >= ORDERS // 2, "half of the orders")
     server.kill()
