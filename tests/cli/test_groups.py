@@ -57,6 +57,8 @@ def test_describe_names_the_members(penstock: Invoke, log: Log, orders: str, gro
             failed = penstock("groups", *command)
             assert failed.exit_code == 1
             assert "error: " in failed.stderr
+        planned = penstock("groups", "reset", group, "--topic", orders, "--to-end", "--dry-run")
+        assert [line.split()[2] for line in planned.stdout.splitlines()[1:]] == ["4", "-"]
         records.close()
 
 

@@ -10,6 +10,7 @@ import random
 import sys
 
 from penstock.events.batch import encode
+from penstock.events.columns import decode_columns
 from penstock.events.record import Record
 from tests.events.both_decoders import compiled, plain
 from tests.events.raw_batches import raw_batch, sealed
@@ -18,8 +19,8 @@ NASTY = (b"\x00", b"\x01", b"\x02", b"\x7f", b"\x80", b"\xff", b"\xff" * 9 + b"\
 PAGE = mmap.PAGESIZE
 
 
-def guarded(data: bytes) -> memoryview:
-    """The data in front of a page that may not be read."""
+def guarded(data: bytes, beyond: int = 0) -> memoryview:
+    """The data in front of a page that may not be read, and `beyond` bytes of that page."""
     pages = -(-len(data) // PAGE) * PAGE
     space = mmap.mmap(-1, pages + PAGE)
     start = ctypes.addressof(ctypes.c_char.from_buffer(space))
@@ -27,7 +28,7 @@ def guarded(data: bytes) -> memoryview:
     if protect(ctypes.c_void_p(start + pages), ctypes.c_size_t(PAGE), 0) != 0:
         raise OSError(ctypes.get_errno(), "mprotect")
     space[pages - len(data) : pages] = data
-    return memoryview(space)[pages - len(data) : pages]
+    return memoryview(space)[pages - len(data) : pages + beyond]
 
 
 def some_bytes(chance: random.Random, most: int) -> bytes | None:
@@ -87,8 +88,19 @@ def one_round(chance: random.Random) -> bool:
     return expected is not None
 
 
+def read_up_to_what_is_durable(chance: random.Random) -> None:
+    """What lies beyond the durable offset may be taken away at any time, even from a map."""
+    records = some_records(chance)
+    for codec in (0, 4):
+        data = guarded(encode(records, codec=codec), beyond=100)
+        found = decode_columns(data, until_offset=len(records))
+        if found.batch.num_rows != len(records):
+            sys.exit(f"{found.batch.num_rows} of {len(records)} records")
+
+
 if __name__ == "__main__":
     seed, rounds = map(int, sys.argv[1:])
     chance = random.Random(seed)
+    read_up_to_what_is_durable(chance)
     accepted = sum(one_round(chance) for _ in range(rounds))
     sys.stdout.write(f"{accepted} of {rounds} accepted\n")

@@ -209,6 +209,7 @@ LYING = {
     "more records than there are": raw_batch(raw_record(), records=2),
     "more records than fit": raw_batch(raw_record(), records=2**31 - 1),
     "more records than offsets": raw_batch(raw_record(), last_delta=-1),
+    "offsets that end before they begin": raw_batch(b"", records=0, last_delta=-5),
     "an offset below zero": raw_batch(raw_record(), base_offset=-1),
     "an offset at the end of numbers": raw_batch(raw_record(), base_offset=2**63 - 1),
     "an offset past the end of numbers": raw_batch(

@@ -35,7 +35,7 @@ def numbered(first: int, end: int) -> list[Record]:
     return [Record(value=b"%d" % number) for number in range(first, end)]
 
 
-def take(member: Subscription, count: int) -> list[int]:
+def take(member: Subscription, count: int, within: float = LONG_ENOUGH) -> list[int]:
     """The numbers of the records until there are so many."""
     numbers: list[int] = []
 
@@ -43,7 +43,7 @@ def take(member: Subscription, count: int) -> list[int]:
         numbers.extend(int(record.value or b"") for record in member.poll(0.1))
         return len(numbers) >= count
 
-    wait_until(enough, within=LONG_ENOUGH, what=f"{count} records")
+    wait_until(enough, within=within, what=f"{count} records")
     return numbers
 
 
@@ -75,24 +75,30 @@ def test_a_closed_subscription_says_so(log: Log, topic: str, group: str) -> None
         member.commit()
 
 
-def test_a_topic_that_is_deleted_meanwhile_is_told(log: Log, topic: str, group: str) -> None:
+def test_a_topic_that_is_deleted_meanwhile_is_told(
+    log: Log, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscription, "_LOOK", 0.2)
     log.create(topic)
     log.append(topic, numbered(0, 1))
     member = log.subscribe(group, [topic])
     assert take(member, 1) == [0]
     log.delete(topic)
     with pytest.raises(TopicNotFound):
-        take(member, 1)
+        take(member, 1, within=8)
     member.close()
 
 
-def test_partitions_that_are_added_are_read(log: Log, topic: str, group: str) -> None:
+def test_partitions_that_are_added_are_read(
+    log: Log, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscription, "_LOOK", 0.2)
     log.create(topic)
     with log.subscribe(group, [topic]) as member:
         assert list(member.until_end()) == []
         log.alter(topic, partitions=2)
         log.append(topic, [Record(value=b"7", partition=1)])
-        assert take(member, 1) == [7]
+        assert take(member, 1, within=8) == [7]
 
 
 def test_records_trimmed_unread_are_not_passed_over_in_silence(

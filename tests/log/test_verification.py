@@ -134,6 +134,15 @@ def test_the_same_end_is_damage_when_it_was_acknowledged(partition: Path) -> Non
     assert [finding.torn_bytes for finding in findings] == [0, 0, 0]
 
 
+def test_an_index_vouches_for_its_segment(partition: Path) -> None:
+    (partition / "durable").write_bytes((1).to_bytes(8, "little"))  # behind, after a power cut
+    middle = segments(partition)[1]
+    flip(middle, 100)
+    findings = list(check_partition(partition))
+    assert damage(findings) == [(middle.name, 0)]
+    assert not any(finding.torn_bytes for finding in findings)
+
+
 def test_trimmed_records_are_not_missed(tmp_path: Path, partition: Path) -> None:
     with Log.open(tmp_path) as log:
         log.trim("t", 0, 3)

@@ -15,9 +15,10 @@ from tests.log.server.plain_client import PlainClient, plain
 from tests.log.server.scenes import SCENES
 from tests.log.server.scenes.stage import await_coordinator, new_producer_id, new_topic
 
-# Who answers, what it is called, and what is given out by chance.
-OWN = {"host", "port", "cluster_id", "rack", "client_host", "throttle_time"}
+# Given out by chance: all that can be alike is whether there is one.
 BY_CHANCE = {"topic_id", "member_id", "leader", "producer_id", "leader_epoch"}
+# Who answers.
+OWN = {"host", "port", "cluster_id", "rack", "client_host", "throttle_time"}
 # Every text is our own; rights and transactions are not there to be lacking.
 NOT_OURS = {
     "error_message",
@@ -31,7 +32,7 @@ NOT_OURS = {
     "finalized_features_epoch",
     "api_keys",
 }
-LEFT_OUT = OWN | BY_CHANCE | NOT_OURS
+LEFT_OUT = OWN | NOT_OURS
 SETTINGS_ALIKE = {*SETTINGS, "num.partitions"} - {"durability", "segment.bytes"}
 
 
@@ -59,15 +60,19 @@ def comparable(answer: Any) -> Any:
     match answer:
         case dict():
             return {
-                name: _settings(part) if name == "configs" else comparable(part)
-                for name, part in answer.items()
-                if name not in LEFT_OUT
+                name: _part(name, part) for name, part in answer.items() if name not in LEFT_OUT
             }
         case list():
             return [comparable(part) for part in answer]
         case str():
             return re.sub("[0-9a-f]{32}", "#", answer)
     return answer
+
+
+def _part(name: str, part: Any) -> Any:
+    if name in BY_CHANCE:
+        return part not in (None, "", -1)
+    return _settings(part) if name == "configs" else comparable(part)
 
 
 def _settings(configs: list[dict[str, Any]]) -> dict[str, Any]:

@@ -124,7 +124,11 @@ def _progress(source: int, name: str) -> Iterator[Callable[[int], None]]:
         return
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), DownloadColumn())
     with Progress(
-        *columns, TransferSpeedColumn(), TimeRemainingColumn(), console=out, transient=True
+        *columns,
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=out,
+        transient=True,
     ) as bar:
         task = bar.add_task(Path(name).name, total=facts.st_size)
         yield lambda done: bar.update(task, completed=done)

@@ -37,6 +37,7 @@ from penstock.errors import (
     LogUnreachable,
     PartitionNotFound,
     RecordTooLarge,
+    StorageFailed,
     TopicNotFound,
 )
 from penstock.events.batch import encode
@@ -221,9 +222,25 @@ class RemoteLog(Log):
             _check(record, topic, facts.max_message_bytes)
         try:
             return self._producer(facts.max_message_bytes).append(topic, batch, places)
+        except LogUnreachable as silence:
+            self._facts.pop(topic, None)
+            if self._answers():
+                # The client tries again where a disk fails, and tells only that time ran out.
+                raise StorageFailed(
+                    f"topic {topic!r} took nothing for {self._limit:g} s, though the log answers",
+                    hint="its disk is full or failing; the server's messages say which",
+                ) from silence
+            raise
         except LogError:
             self._facts.pop(topic, None)
             raise
+
+    def _answers(self) -> bool:
+        try:
+            _answer(self._admin.describe_cluster(request_timeout=_FIRST_CONTACT), "")
+        except LogError:
+            return False
+        return True
 
     def _producer(self, max_message_bytes: int) -> SharedProducer:
         # A log refuses a whole batch above the topic's limit, and librdkafka does not split one.

@@ -189,7 +189,9 @@ class GroupsContract:
                     what="two members",
                 )
                 assert list(two.until_end()) == []
-        assert description.lags[0].member in description.members
+        [lag] = description.lags
+        assert lag.member in description.members
+        assert (lag.committed, lag.end, lag.lag) == (-1, 0, 0)
 
     def test_closing_from_another_thread_ends_the_iteration(
         self, log: Log, topic: str, group: str

@@ -376,6 +376,32 @@ def test_a_group_whose_topics_cannot_be_told_loses_nothing(
     assert committed(rig) == {P0: 5}
 
 
+def test_the_time_of_offsets_begins_when_the_group_becomes_empty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig(GroupSettings(max_session_ms=10**10))
+    Days(monkeypatch, rig.wheel)
+    (a,) = rig.stable("a", protocols={"range": subscription("t")}, session_ms=10**10)
+    commit(rig, {P0: 5}, member_id=a, generation=1)
+    rig.wheel.turn(6 * DAY)
+    rig.leave(a)
+    rig.wheel.turn(6.9 * DAY)
+    assert committed(rig) == {P0: 5}
+    rig.wheel.turn(0.2 * DAY)
+    assert committed(rig) == {}
+
+
+def test_a_restart_gives_a_group_that_never_had_members_no_more_time(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Days(monkeypatch, rig.wheel)
+    commit(rig, {P0: 5})
+    monkeypatch.setattr(clock, "now_ms", lambda: round(7.1 * DAY * 1_000))
+    rig.restart()
+    rig.wheel.turn(601)
+    assert committed(rig) == {}
+
+
 def test_an_operator_who_moves_an_empty_group_gives_it_more_time(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -200,6 +200,44 @@ def test_a_waiting_member_is_watched_again_once_it_is_answered(rig: Rig) -> None
     assert rig.group.state is State.EMPTY, "it never came back"
 
 
+def test_members_are_watched_from_the_beginning_of_a_generation(rig: Rig) -> None:
+    a = rig.id()
+    rig.join(a)
+    rig.wheel.turn()
+    assert rig.group.state is State.COMPLETING
+    rig.wheel.turn(11)
+    assert rig.group.state is State.EMPTY, "it did not even ask for its assignment"
+
+
+def test_members_are_watched_from_when_they_get_their_assignment(rig: Rig) -> None:
+    a, b = rig.stable("a", "b")
+    rig.join(a)
+    rig.join(b)
+    syncs = rig.sync(b, 2)
+    for _ in range(3):
+        rig.wheel.turn(6)
+        rig.heartbeat(a, 2)
+    rig.sync(a, 2, {a: b"", b: b""})
+    rig.wheel.turn()
+    assert syncs[0].error is NONE
+    rig.wheel.turn(6)
+    assert rig.heartbeat(a, 2) is NONE
+    rig.wheel.turn(6)
+    assert rig.heartbeat(a, 2) is ErrorCode.rebalance_in_progress, "the other one is gone"
+
+
+def test_members_of_before_a_restart_may_wait_as_well(rig: Rig) -> None:
+    a, b = rig.stable("a", "b")
+    rig.restart()
+    joins = rig.join(a)
+    for _ in range(3):
+        rig.wheel.turn(6)
+        rig.heartbeat(b, 1)
+    assert joins == []
+    rig.join(b)
+    assert joins[0].generation == 2
+
+
 def test_a_new_member_waits_for_its_first_generation_only_so_long(rig: Rig) -> None:
     (a,) = rig.stable("a", rebalance_ms=900_000)
     joins = rig.join(rig.id())

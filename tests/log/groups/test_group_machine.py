@@ -154,8 +154,8 @@ class GroupMachine(RuleBasedStateMachine):
         assert group.generation >= self.generation, "generations only grow"
         self.generation = group.generation
         assert (group.state is State.EMPTY) <= (not members)
-        leaders = {member.id for member in members} or {None}
-        assert group.members.leader in leaders
+        leader = group.members.leader
+        assert any(member.id == leader for member in members) if members else leader is None
         assert not group._pending.keys() & {member.id for member in members}
         assert len(members) <= 2 * SETTINGS.max_members
         assert len(group._pending) <= SETTINGS.max_members

@@ -119,6 +119,17 @@ def test_a_replacement_is_answered_when_it_is_durable(rig: Rig) -> None:
     assert joins[0].error is NONE
 
 
+def test_a_replacement_that_falls_silent_expires(rig: Rig) -> None:
+    i, _ = stable(rig, "i", "j")
+    joins = rig.join(instance="j")
+    rig.wheel.turn()
+    assert joins[0].error is NONE
+    rig.wheel.turn(6)
+    rig.heartbeat(i, 1, "i")
+    rig.wheel.turn(6)
+    assert rig.heartbeat(i, 1, "i") is ErrorCode.rebalance_in_progress
+
+
 def test_a_replacement_that_the_disk_refuses_may_try_again(rig: Rig) -> None:
     stable(rig, "i", "j")
     rig.journal.failure = DISK
@@ -189,6 +200,20 @@ def test_without_anybody_joining_static_members_are_waited_for(rig: Rig) -> None
     assert goes[0].error is ErrorCode.unknown_member_id
     assert (rig.group.state, rig.group.generation) == (State.PREPARING, 1)
     back = rig.join(instance="i", session_ms=300_000)
+    assert back[0].generation == 2
+
+
+def test_one_of_several_silent_static_members_waits_for_the_others_only_so_long() -> None:
+    rig = Rig(GroupSettings(new_member_ms=10_000))
+    how = {"session_ms": 300_000, "rebalance_ms": 20_000}
+    joins = [rig.join(instance=name, **how) for name in "ij"]  # type: ignore[arg-type]
+    rig.wheel.turn()
+    rig.settle([answer.member_id for (answer,) in joins])
+    rig.join(rig.id(**how), **how)  # type: ignore[arg-type]
+    rig.wheel.turn(50)
+    back = rig.join(instance="i", **how)  # type: ignore[arg-type]
+    assert back == []
+    rig.wheel.turn(20)
     assert back[0].generation == 2
 
 

@@ -40,6 +40,11 @@ class PlainClient:
 
     def send(self, schema: str, version: int, /, **values: Any) -> int:
         """Sends without waiting; returns the number by which the answer can be known."""
+        self.send_bytes(self.frame(schema, version, **values))
+        return self._sent
+
+    def frame(self, schema: str, version: int, /, **values: Any) -> bytes:
+        """The bytes of a request, whose answer may be received once they have been sent."""
         request, response = _kinds(schema, version)
         self._sent += 1
         out = BytesIO()
@@ -52,8 +57,7 @@ class PlainClient:
         entity_writer(request.__header_schema__)(out, fill(request.__header_schema__, header))
         entity_writer(request)(out, fill(request, values))
         self._asked[self._sent] = response
-        self.send_bytes(len(out.getbuffer()).to_bytes(4, "big") + out.getvalue())
-        return self._sent
+        return len(out.getbuffer()).to_bytes(4, "big") + out.getvalue()
 
     def send_bytes(self, data: bytes) -> None:
         self._socket.sendall(data)

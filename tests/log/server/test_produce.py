@@ -114,6 +114,19 @@ def test_without_acknowledgement_a_failure_ends_the_connection(client: PlainClie
         client.receive()
 
 
+def test_what_follows_a_broken_request_is_not_done(served: Served, client: PlainClient) -> None:
+    topic = new_topic(client, 1, records=0)
+    good = client.frame("produce", 9, **production(topic, PLAIN))
+    unknown = struct.pack(">ihhih", 10, 99, 0, 1, -1)
+
+    client.send_bytes(good + unknown + good)
+
+    with pytest.raises(ConnectionError):
+        for _ in range(3):
+            client.receive()
+    assert served.engine.topics.get(topic).partition(0).next_offset == 2
+
+
 def test_a_pipeline_is_answered_in_order(served: Served, client: PlainClient) -> None:
     topic = new_topic(client, 4, records=0)
     other = new_topic(client, 1, records=0, durability="memory")

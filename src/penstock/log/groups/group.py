@@ -151,7 +151,6 @@ class Group:
         member.wait_for_join(answer)
         self.members.replace(old, member)
         self._dismiss(old, ErrorCode.fenced_instance_id)
-        self._watch(member, member.session_ms)
         if self.state is not State.STABLE or self.members.vote() != self.protocol:
             self._rebalance()
             return

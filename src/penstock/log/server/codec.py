@@ -14,6 +14,8 @@ from typing import Any
 
 from kio.serial import entity_reader, entity_writer
 
+from penstock.log.server.skim import skimmer
+
 API_VERSIONS = 18
 _CORRELATION = struct.Struct(">ii")
 _NO_THROTTLE = timedelta(0)
@@ -26,6 +28,7 @@ class Codec:
         self._responses = importlib.import_module(f"kio.schema.{schema}.v{version}.response")
         request = getattr(requests, f"{title}Request")
         response = getattr(self._responses, f"{title}Response")
+        self._skim = skimmer(request)
         self._read_header = entity_reader(request.__header_schema__)
         self._read = entity_reader(request)
         self._write = entity_writer(response)
@@ -35,8 +38,9 @@ class Codec:
         self._title = f"{title}Response"
         self._shapes: dict[str, tuple[Callable[..., Any], frozenset[str]]] = {}
 
-    def read(self, frame: bytes | memoryview) -> tuple[str | None, Any]:
+    def read(self, frame: bytes) -> tuple[str | None, Any]:
         """The client's name and the request; raises whatever kio makes of broken bytes."""
+        frame = self._skim(frame)
         header, size = self._read_header(frame, 0)
         request, _ = self._read(frame, size)
         return header.client_id, request

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 SCRATCH_BYTES = 256 * 1024
 KEPT_FRAME_BYTES = 8 * 1024 * 1024
+# Of any request but Produce: what is read into objects takes many times its bytes.
+MAX_REQUEST_BYTES = 2 * 1024 * 1024
 MAX_UNANSWERED = 128
 WRITE_BUFFER_BYTES = 4 * 1024 * 1024
 
@@ -49,12 +51,12 @@ class Connection(asyncio.BufferedProtocol):
         self._broker = server.broker
         self._transport: asyncio.Transport
         self._peer = ""
-        self._partial = b""  # the beginning of a frame that fits the scratch
+        self._partial = b""  # what was not taken: part of a frame, more when it is held up
         self._large: mmap.mmap | None = None  # room for frames that do not; its pages come as used
         self._filled = self._expected = 0
         self._line: deque[Place] = deque()
         self._waits: set[asyncio.Future[Any]] = set()
-        self._sending = self._choked = False
+        self._sending = self._choked = self._held_up = False
         self.has_spoken = False
         self.last_heard = monotonic()
 
@@ -99,24 +101,44 @@ class Connection(asyncio.BufferedProtocol):
             self._filled += count
             if self._filled == self._expected:
                 self._take_large()
-            return
-        self._take_small(self._server.scratch[: len(self._partial) + count])
+        else:
+            self._take_small(self._server.scratch[: len(self._partial) + count])
+        if not self._takes_more():
+            self._held_up = True
+            self._transport.pause_reading()
+
+    def _takes_more(self) -> bool:
+        """Not while the client leaves answers unread, or there would be ever more of them."""
+        return len(self._line) < MAX_UNANSWERED and not self._choked and not self._sending
 
     def _take_small(self, data: memoryview) -> None:
         at, self._partial = 0, b""
-        while len(data) - at >= 4:
+        while len(data) - at >= 4 and self._takes_more():
+            if self._transport.is_closing():
+                return
             size = int.from_bytes(data[at : at + 4], "big", signed=True)
             if not 8 <= size <= self._server.settings.max_frame_bytes:
                 self.refuse("frame size out of bounds")
                 return
             if len(data) - at - 4 < size:
-                if size + 4 > SCRATCH_BYTES:
+                if size + 4 <= SCRATCH_BYTES or len(data) - at < 6:
+                    break
+                key = int.from_bytes(data[at + 4 : at + 6], "big", signed=True)
+                if key != PRODUCE and size > MAX_REQUEST_BYTES:
+                    self.refuse("frame size out of bounds")
+                else:
                     self._begin_large(size + 4, data[at:])
-                    return
-                break
+                return
             self._take(data[at + 4 : at + 4 + size])
             at += 4 + size
         self._partial = bytes(data[at:])
+
+    def _go_on_reading(self) -> None:
+        """Takes the frames that were left when it was held up, and more if there is room."""
+        self._take_small(memoryview(self._partial))
+        if self._takes_more():
+            self._held_up = False
+            self._transport.resume_reading()
 
     def _begin_large(self, size: int, start: memoryview) -> None:
         if self._large is None or len(self._large) < size:
@@ -145,7 +167,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._produce(frame, version, correlation_id)
             else:
                 self._handle(api, bytes(frame), version, correlation_id)
-        except (InvalidInput, ValueError, IndexError, struct.error, EOFError) as broken:
+        except InvalidInput as broken:
             log.debug("malformed request %s v%s: %r", key, version, broken)
             self.refuse("malformed request")
         except Exception:
@@ -167,7 +189,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _handle(self, api: Api, frame: bytes, version: int, correlation_id: int) -> None:
         form = codec(api.key, api.schema, version)
-        client_id, request = form.read(frame)
+        try:
+            client_id, request = form.read(frame)
+        except Exception as broken:  # whatever the codec makes of bytes that are no request
+            raise InvalidInput(f"not a request: {broken!r}") from broken
         place = self._place()
         if api.key == FETCH:
             fetching = Fetching(self._broker, request, version, correlation_id)
@@ -189,8 +214,6 @@ class Connection(asyncio.BufferedProtocol):
     def _place(self) -> Place:
         place = Place()
         self._line.append(place)
-        if len(self._line) == MAX_UNANSWERED:
-            self._transport.pause_reading()
         return place
 
     def _await(self, place: Place, result: Awaitable[Any], parts: Any) -> None:
@@ -218,11 +241,11 @@ class Connection(asyncio.BufferedProtocol):
         while self._line and not self._sending and not self._choked:
             parts = self._line[0].parts
             if parts is None:
-                return
+                break
             self._line.popleft()
-            if len(self._line) == MAX_UNANSWERED // 2:
-                self._transport.resume_reading()
             self._send(deque(parts))
+        if self._held_up and self._takes_more() and len(self._line) <= MAX_UNANSWERED // 2:
+            self._broker.loop.call_soon(self._go_on_reading)
 
     def _send(self, parts: deque[Part]) -> None:
         while parts:

@@ -13,16 +13,20 @@ _INT64 = struct.Struct(">q")
 
 _NO_TAGS = b"\0"
 
+# In all arrays of a request: each element is answered with an object and many bytes.
+MAX_ELEMENTS = 100_000
+
 
 class Reader:
     """Reads forward; whatever lies beyond the frame raises InvalidInput."""
 
-    __slots__ = ("_at", "_data", "_flexible")
+    __slots__ = ("_at", "_data", "_elements", "_flexible")
 
     def __init__(self, data: memoryview, at: int, *, flexible: bool) -> None:
         self._data = data
         self._at = at
         self._flexible = flexible
+        self._elements = 0
 
     def _take(self, size: int) -> int:
         at = self._at
@@ -69,10 +73,11 @@ class Reader:
         return self._data[at : at + size]
 
     def array(self) -> int:
-        """The number of elements, of which each has at least one byte in the frame."""
+        """The number of elements."""
         count = max((self._uvarint() - 1) if self._flexible else self.int32(), 0)
-        if count > len(self._data) - self._at:
-            raise InvalidInput(f"an array of {count} elements does not fit the frame")
+        self._elements += count
+        if self._elements > MAX_ELEMENTS:
+            raise InvalidInput(f"an array of {count} elements is too much")
         return count
 
     def tags(self) -> None:

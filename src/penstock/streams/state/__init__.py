@@ -1,0 +1,20 @@
+"""The state of stateful operators: rows by key, in buckets, versioned by the batches of a query."""
+
+from penstock.streams.state.bucket import EMPTY, BucketState
+from penstock.streams.state.durable import clean
+from penstock.streams.state.info import BucketInfo, look_up, state_info
+from penstock.streams.state.keys import bucket_of
+from penstock.streams.state.rescale import rescale
+from penstock.streams.state.schema import StateSchema
+
+__all__ = [
+    "EMPTY",
+    "BucketInfo",
+    "BucketState",
+    "StateSchema",
+    "bucket_of",
+    "clean",
+    "look_up",
+    "rescale",
+    "state_info",
+]

@@ -43,6 +43,8 @@ _WORD = 8  # bytes
 _LEAST_ROWS = 1 << 10
 _LEAST_SLOTS = 1 << 11
 _LEAST_HEAP = 1 << 12
+_SPARE_ROWS = 1 << 16  # that may be free, and bytes that may be garbage, in an arena of nothing
+_SPARE_BYTES = 1 << 20
 _MOST_ROWS = (1 << 31) - 1  # a row number has half a word of an index's entry
 
 
@@ -106,14 +108,14 @@ class Arena:
         self.head: Numbers = rows[:_HEAD_BYTES].view(np.int64)[:_HEAD_WORDS]
         self.capacity = (len(rows) - _HEAD_BYTES) // (stride * _WORD)
         self.records = rows[_HEAD_BYTES:][: self.capacity * stride * _WORD]
-        index = self._index.bytes.view(np.uint64)
+        entries = self._index.bytes.view(np.uint64)
         self.tables = Tables(
-            index=index,
+            entries=entries,
             records=self.records.view(np.int64),
             heap=self._heap.bytes,
             head=self.head,
-            shift=_shift(len(index)),
-            most=len(index) // 8 * 5,
+            shift=_shift(len(entries)),
+            most=len(entries) // 8 * 5,
             stride=stride,
             width=self.layout.key.width,
             tail=self.layout.key.has_tail,
@@ -126,7 +128,7 @@ class Arena:
 
     def is_sound(self, schema: int) -> bool:
         """Whether it was left clean, by this boot of the machine, with this schema."""
-        head, slots = self.head, len(self.tables.index)
+        head, slots = self.head, len(self.tables.entries)
         return bool(
             head[_CHECK] == self._check()
             and (head[_MAGIC], head[_SCHEMA], head[_DIRTY]) == (_ARENA, _signed(schema), 0)
@@ -185,8 +187,7 @@ class Arena:
         row_bytes = live * self.layout.stride * _WORD
         live_bytes = int(self.head[HEAP_END]) - garbage + row_bytes
         return (
-            self.rows_end > 4 * live + 64 * _LEAST_ROWS
-            or garbage > live_bytes + 256 * _LEAST_HEAP
+            self.rows_end > 4 * live + _SPARE_ROWS or garbage > live_bytes + _SPARE_BYTES
         )
 
     def make_room(self, *, rows: int = 0, heap: int = 0) -> None:
@@ -202,9 +203,9 @@ class Arena:
                 )
             self._rows.grow(_HEAD_BYTES + capacity * self.layout.stride * _WORD)
         if entries + rows > self.tables.most:
-            slots = max(2 * len(self.tables.index), _slots_for(entries + rows))
+            slots = max(2 * len(self.tables.entries), _slots_for(entries + rows))
             wider = MappedFile(self._index.path.with_suffix(".new"), slots * _WORD)
-            widen_index(self.tables.index, wider.bytes.view(np.uint64), _shift(slots))
+            widen_index(self.tables.entries, wider.bytes.view(np.uint64), _shift(slots))
             self._index.take_over(wider)
         if int(head[HEAP_END]) + heap > len(self.tables.heap):
             size = max(2 * len(self.tables.heap), int(head[HEAP_END]) + heap)

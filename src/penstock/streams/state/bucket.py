@@ -107,9 +107,13 @@ class BucketState(Rows):
             version, self._changes(), self.schema, parent=arena.identity, rows=len(self)
         )
         self._settle()
-        weights = Weights(*arena.weights).with_delta(delta.size)
+        if delta.parent == NOTHING:  # it has everything, as a base would
+            weights = Weights.of_base(delta.size)
+        else:
+            weights = Weights(*arena.weights).with_delta(delta.size)
         if weights.is_base_due:
-            base = self._files.write_base(delta, self._everything(), self.schema)
+            everything = map(self.schema.file_batch, self.all_rows())
+            base = self._files.write_base(delta, everything, self.schema)
             weights = Weights.of_base(base.size)
         if arena.is_wasteful:
             self._repack()
@@ -172,7 +176,7 @@ class BucketState(Rows):
         self._arena.end_step(version, identity, route.weights)
 
     def _load(self, rows: int, batches: Iterable[pa.RecordBatch]) -> None:
-        """Makes the changes of a file, as a step of its own; `rows` is for how many to make room."""
+        """Makes the changes of a file, as a step of its own, with room for so many rows."""
         self._change()
         self._arena.make_room(rows=rows)
         for batch in batches:
@@ -183,7 +187,7 @@ class BucketState(Rows):
         """Copies what is live to a new arena, without what is free or garbage."""
         before = Rows(self.schema, self._arena)
         self._arena = Arena.create(self._folder, self._arena.layout, self.schema.fingerprint)
-        self._load(len(before), before._everything())
+        self._load(len(before), map(self.schema.file_batch, before.all_rows()))
 
 
 def _empty(folder: Path, schema: StateSchema) -> Arena:

@@ -216,7 +216,9 @@ class _Reading:
         if pa.types.is_struct(kind):
             valid = self._flags(counts, present)
             children = [self.read(field.type, counts, present) for field in kind]
-            return pa.Array.from_buffers(kind, length, [fixed_width.bitmap_of(valid)], children=children)
+            return pa.Array.from_buffers(
+                kind, length, [fixed_width.bitmap_of(valid)], children=children
+            )
 
         stored = self._part(counts * _LENGTH.itemsize).view(_LENGTH).astype(np.int64)
         below = np.diff(_bounds(np.maximum(stored - 1, 0))[_bounds(counts)])
@@ -243,7 +245,7 @@ class _Reading:
         return part
 
     def _flags(self, counts: Numbers, present: Mask) -> Mask:
-        return _spread(self._part(counts), present) != 0
+        return _spread(self._part(counts), present).astype(np.bool_)
 
 
 def _spread(values: NDArray[Scalar], present: Mask) -> NDArray[Scalar]:

@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+Number = int | np.int64
 Bytes = NDArray[np.uint8]
 Numbers = NDArray[np.int64]
 Hashes = NDArray[np.uint64]

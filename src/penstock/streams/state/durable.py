@@ -10,6 +10,7 @@ it, so that files of two histories, as a checkpoint that was reset leaves them, 
 """
 
 import re
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -69,11 +70,10 @@ class Route(NamedTuple):
 
 
 class BucketFiles:
-    """`scratch` is a local folder for files on their way to another place."""
-
     def __init__(
-        self, address: str, operator: str, bucket: int, buckets: int, scratch: Path
+        self, address: str, operator: str, bucket: int, buckets: int, scratch: Path | None = None
     ) -> None:
+        """`scratch` is a local folder for files on their way to another place."""
         if not _OPERATOR.fullmatch(operator):
             raise InvalidInput(
                 f"{operator!r} cannot name an operator",
@@ -83,7 +83,7 @@ class BucketFiles:
             raise InvalidInput(f"there is no bucket {bucket} of {buckets}", hint="count from 0")
         self._folder = f"{address.rstrip('/')}/{operator}/{buckets}/{bucket}"
         self._place = place_at(address, operator, str(buckets), str(bucket))
-        self._scratch = scratch
+        self._scratch = scratch or Path(tempfile.gettempdir())
 
     def _path(self, name: str) -> str:
         return f"{self._folder}/{name}"
@@ -195,17 +195,17 @@ class BucketFiles:
         Raises StateMissing when there is none.
         """
         deltas, bases = self.versions().values()
-        if version not in deltas:
-            raise self._missing(version, _name(version, DELTA))
-        first = version
-        while first - 1 in deltas:
-            first -= 1
+        first = self._first(version, deltas)
         fitting = (b for b in sorted(bases, reverse=True) if first - 1 <= b <= version)
         base = next((each for each in fitting if self._is_base_of(each, version)), None)
-        weights = Weights() if base is None else Weights.of_base(bases[base])
+        from_nothing = base is None and self.trailer(first).parent == NOTHING
         start = first if base is None else base + 1
+        weights = Weights() if base is None else Weights.of_base(bases[base])
         for each in range(start, version + 1):
-            weights = weights.with_delta(deltas[each])
+            if from_nothing and each == first:
+                weights = Weights.of_base(deltas[each])
+            else:
+                weights = weights.with_delta(deltas[each])
 
         routes: list[tuple[int, Route]] = []
         if arena is not None and first <= arena[0] + 1 <= version:
@@ -213,11 +213,33 @@ class BucketFiles:
             if self.trailer(ahead[0]).parent == arena[1]:
                 cost = sum(deltas[each] + _FILE_WEIGHT for each in ahead)
                 routes.append((cost, Route(None, ahead, True, weights)))
-        if base is not None or self.trailer(first).parent == NOTHING:
+        if base is not None or from_nothing:
             routes.append((sum(weights), Route(base, range(start, version + 1), False, weights)))
         if not routes:
             raise self._missing(first - 1, _name(first - 1, BASE))
         return min(routes, key=lambda each: each[0])[1]
+
+    def kept(self) -> range:
+        """The versions that can be opened."""
+        deltas, bases = self.versions().values()
+        if not deltas:
+            return range(0)
+        newest = max(deltas)
+        first = self._first(newest, deltas)
+        if self.trailer(first).parent == NOTHING:
+            return range(first, newest + 1)
+        fitting = (b for b in sorted(bases) if first - 1 <= b <= newest)
+        return range(
+            next((b for b in fitting if self._is_base_of(b, newest)), newest + 1), newest + 1
+        )
+
+    def _first(self, version: int, deltas: dict[int, int]) -> int:
+        """The first of the deltas that lead to this version without a gap."""
+        if version not in deltas:
+            raise self._missing(version, _name(version, DELTA))
+        while version - 1 in deltas:
+            version -= 1
+        return version
 
     def _is_base_of(self, base: int, version: int) -> bool:
         """Whether the deltas up to the version follow this base, and not one of another history."""
@@ -228,10 +250,6 @@ class BucketFiles:
         return self.trailer(base, BASE).identity == expected
 
     def clean(self, keep_from: int) -> list[str]:
-        """Deletes the files that no version from `keep_from` on needs, and returns their names.
-
-        Only what lies before a base can go, so versions older than asked for may stay.
-        """
         deltas, bases = self.versions().values()
         before = (b for b in sorted(bases, reverse=True) if b <= keep_from and b in deltas)
         base = next((each for each in before if self._is_base_of(each, each)), 0)
@@ -242,7 +260,7 @@ class BucketFiles:
             if match and int(match[1]) < (keep_from if match[3] else base):
                 gone.append(name)
         self._place.delete(gone)
-        return gone
+        return [self._path(name) for name in gone]
 
     def delete_all(self) -> None:
         self._place.delete(list(self._place.sizes()))
@@ -255,6 +273,15 @@ class BucketFiles:
             if kept
             else f"nothing is kept there; {_WAYS_ON}",
         )
+
+
+def clean(address: str | Path, operator: str, buckets: int, keep_from: int) -> list[str]:
+    """Deletes the files that no version from `keep_from` on needs, and returns their paths.
+
+    Only what lies before a base can go, so older versions than asked for may stay.
+    """
+    files = (BucketFiles(str(address), operator, bucket, buckets) for bucket in range(buckets))
+    return [path for each in files for path in each.clean(keep_from)]
 
 
 def _name(version: int, kind: str) -> str:

@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.streams.state.compiled import Bytes, Hashes, Numbers, inlined, kernel
-from penstock.streams.state.key_kernels import Keys
+from penstock.streams.state.compiled import Bytes, Hashes, Number, Numbers, inlined, kernel
+from penstock.streams.state.key_kernels import Keys, load_word
 
 # What the kernels count in the head of an arena.
 USED, FREE, ENTRIES, LIVE_ROWS, STEP, TOUCHED, HEAP_END, GARBAGE = range(8)
@@ -36,6 +36,7 @@ LIVE, FRESH, NEW = 1, 2, 4
 STEP_SHIFT = 32
 DAMAGED = -1
 
+_AHEAD = 32  # keys
 _NULLS_SHIFT = 8
 _VALUE_BITS = 0xFFFF0000
 _BELOW_STEP = 0xFFFFFFFF
@@ -47,7 +48,7 @@ _EMPTY = np.uint64(0)
 class Tables(NamedTuple):
     """The mapped parts of an arena, as long as none of them grows."""
 
-    index: Hashes
+    entries: Hashes  # of the index
     records: Numbers
     heap: Bytes
     head: Numbers
@@ -65,7 +66,7 @@ def _row_of(entry: np.uint64) -> np.int64:
 
 
 @inlined
-def _holds(tables: Tables, at: int, keys: Keys, i: int) -> bool:
+def _holds(tables: Tables, at: Number, keys: Keys, i: int) -> bool:
     """Whether the row at this word of the records has key number `i`, compared in full."""
     records = tables.records
     if (records[np.uint64(at)] >> _NULLS_SHIFT) & 0xFF != keys.nulls[np.uint64(i)]:
@@ -83,23 +84,51 @@ def _holds(tables: Tables, at: int, keys: Keys, i: int) -> bool:
             or place > tables.heap.shape[0] - size
         ):
             return False
-        for byte in range(size):
+        whole = size & ~7
+        for byte in range(0, whole, 8):
+            if load_word(tables.heap, place + byte, 8) != load_word(keys.data, start + byte, 8):
+                return False
+        for byte in range(whole, size):
             if tables.heap[np.uint64(place + byte)] != keys.data[np.uint64(start + byte)]:
                 return False
     return True
 
 
+@inlined
+def _look_ahead(tables: Tables, keys: Keys, hashes: Hashes, begin: int, rows: Numbers) -> None:
+    """Reads what the next keys most likely need, so that the memory works on all of it at once.
+
+    In the search itself each step waits for the one before. What is read goes to `rows`, where the
+    result will be, only so that the compiler does not leave out the reading.
+    """
+    end = min(begin + _AHEAD, hashes.shape[0])
+    last = max(min(tables.head[USED], tables.records.shape[0] // tables.stride) - 1, 0)
+    for i in range(begin, end):
+        slot = (hashes[np.uint64(i)] >> _32) >> np.uint64(tables.shift)
+        rows[np.uint64(i)] = _row_of(tables.entries[slot])
+    for i in range(begin, end):
+        row = min(max(rows[np.uint64(i)], 0), last)
+        at = row * tables.stride + (1 + keys.width if keys.tail else 0)
+        rows[np.uint64(i)] = tables.records[np.uint64(at)]
+    if keys.tail:
+        for i in range(begin, end):
+            place = min(max(rows[np.uint64(i)], 0), tables.heap.shape[0] - 1)
+            rows[np.uint64(i)] = tables.heap[np.uint64(place)]
+
+
 @kernel
 def find_keys(tables: Tables, keys: Keys, hashes: Hashes, rows: Numbers) -> int:
     """The row of each key, -1 for one that has none. Returns DAMAGED or how many keys there are."""
-    slots = tables.index.shape[0]
+    slots = tables.entries.shape[0]
     used = min(tables.head[USED], tables.records.shape[0] // tables.stride)
     for i in range(hashes.shape[0]):
+        if i % _AHEAD == 0:
+            _look_ahead(tables, keys, hashes, i, rows)
         fragment = hashes[np.uint64(i)] >> _32
         slot = np.int64(fragment >> np.uint64(tables.shift))
         rows[np.uint64(i)] = -1
         for _ in range(slots):
-            entry = tables.index[np.uint64(slot)]
+            entry = tables.entries[np.uint64(slot)]
             if entry == _EMPTY:
                 break
             if entry >> _32 == fragment:
@@ -112,11 +141,11 @@ def find_keys(tables: Tables, keys: Keys, hashes: Hashes, rows: Numbers) -> int:
                         rows[np.uint64(i)] = row
                     break
             slot = (slot + 1) & (slots - 1)
-    return hashes.shape[0]
+    return len(hashes)
 
 
 @inlined
-def _touch(tables: Tables, row: int, touched: Numbers) -> None:
+def _touch(tables: Tables, row: Number, touched: Numbers) -> None:
     head = tables.head
     at = np.uint64(row * tables.stride)
     meta = tables.records[at]
@@ -136,16 +165,18 @@ def add_keys(
     Rows not touched before in this step go to `touched`, from head[TOUCHED] on.
     """
     head, records, stride = tables.head, tables.records, tables.stride
-    slots = tables.index.shape[0]
+    slots = tables.entries.shape[0]
     capacity = records.shape[0] // stride
     if head[USED] > capacity:
         return DAMAGED
     for i in range(begin, hashes.shape[0]):
+        if i % _AHEAD == 0:
+            _look_ahead(tables, keys, hashes, i, rows)
         fragment = hashes[np.uint64(i)] >> _32
         slot = np.int64(fragment >> np.uint64(tables.shift))
         row = np.int64(-1)
         for _ in range(slots):
-            entry = tables.index[np.uint64(slot)]
+            entry = tables.entries[np.uint64(slot)]
             if entry == _EMPTY:
                 break
             if entry >> _32 == fragment:
@@ -192,12 +223,12 @@ def add_keys(
                 for byte in range(size):
                     tables.heap[np.uint64(place + byte)] = keys.data[np.uint64(start + byte)]
                 head[HEAP_END] += size
-            tables.index[np.uint64(slot)] = (fragment << _32) | np.uint64(row + 1)
+            tables.entries[np.uint64(slot)] = (fragment << _32) | np.uint64(row + 1)
             head[ENTRIES] += 1
             head[LIVE_ROWS] += 1
             _touch(tables, row, touched)
         rows[np.uint64(i)] = row
-    return hashes.shape[0]
+    return len(hashes)
 
 
 # Of the rows that the kernels below are given, the caller has made sure that they are in use.
@@ -228,6 +259,15 @@ def remove_rows(tables: Tables, rows: Numbers, touched: Numbers) -> None:
 
 
 @kernel
+def gather_words(tables: Tables, at_word: int, count: int, rows: Numbers, words: Numbers) -> None:
+    """So many words of each row, from one on, side by side."""
+    for i in range(rows.shape[0]):
+        at = rows[np.uint64(i)] * tables.stride + at_word
+        for j in range(count):
+            words[np.uint64(i * count + j)] = tables.records[np.uint64(at + j)]
+
+
+@kernel
 def settle_rows(tables: Tables, rows: Numbers) -> None:
     """Ends the step for these rows: what is live is neither fresh nor new any more."""
     for i in range(rows.shape[0]):
@@ -242,35 +282,35 @@ def release_rows(tables: Tables, rows: Numbers, hashes: Hashes) -> int:
 
     Returns how many, or DAMAGED when the index has no entry for one.
     """
-    head, index = tables.head, tables.index
-    slots = index.shape[0]
+    head, entries = tables.head, tables.entries
+    slots = entries.shape[0]
     for i in range(rows.shape[0]):
         row = rows[np.uint64(i)]
         slot = np.int64((hashes[np.uint64(i)] >> _32) >> np.uint64(tables.shift))
         for _ in range(slots):
-            if index[np.uint64(slot)] & _ROW == np.uint64(row + 1):
+            if entries[np.uint64(slot)] & _ROW == np.uint64(row + 1):
                 break
-            if index[np.uint64(slot)] == _EMPTY:
+            if entries[np.uint64(slot)] == _EMPTY:
                 return DAMAGED
             slot = (slot + 1) & (slots - 1)
         hole = slot
         for _ in range(slots):
             slot = (slot + 1) & (slots - 1)
-            entry = index[np.uint64(slot)]
+            entry = entries[np.uint64(slot)]
             if entry == _EMPTY:
                 break
             home = np.int64((entry >> _32) >> np.uint64(tables.shift))
             if (slot - home) & (slots - 1) >= (slot - hole) & (slots - 1):
-                index[np.uint64(hole)] = entry
+                entries[np.uint64(hole)] = entry
                 hole = slot
-        index[np.uint64(hole)] = _EMPTY
+        entries[np.uint64(hole)] = _EMPTY
         at = np.uint64(row * tables.stride)
         if tables.tail:
             head[GARBAGE] += tables.records[at + np.uint64(2 + tables.width)]
         tables.records[at] = head[FREE] << 8
         head[FREE] = row + 1
         head[ENTRIES] -= 1
-    return rows.shape[0]
+    return len(rows)
 
 
 @kernel

@@ -48,7 +48,7 @@ def _finish(state: np.uint64) -> np.uint64:
 
 
 @inlined
-def _word(data: Bytes, position: int, size: int) -> np.uint64:
+def load_word(data: Bytes, position: int, size: int) -> np.uint64:
     word = np.uint64(0)
     for byte in range(size):
         word |= np.uint64(data[np.uint64(position + byte)]) << np.uint64(8 * byte)
@@ -70,9 +70,9 @@ def hash_each(keys: Keys, hashes: Hashes) -> bool:
             end = position + size
             state = _absorb(state, np.uint64(size))
             while end - position >= 8:
-                state = _absorb(state, _word(keys.data, position, 8))
+                state = _absorb(state, load_word(keys.data, position, 8))
                 position += 8
             if position < end:
-                state = _absorb(state, _word(keys.data, position, end - position))
+                state = _absorb(state, load_word(keys.data, position, end - position))
         hashes[np.uint64(i)] = _finish(state)
     return True

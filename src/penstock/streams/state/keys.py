@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from penstock.errors import InvalidInput, StateDamaged
 from penstock.streams.state import cells, fixed_width
 from penstock.streams.state.cells import Cells
-from penstock.streams.state.compiled import Bytes, Hashes, Mask, Numbers, frozen
+from penstock.streams.state.compiled import Bytes, Hashes, Mask, Number, Numbers, frozen
 from penstock.streams.state.key_kernels import Keys, hash_each
 
 _WORD = 8  # bytes
@@ -56,12 +56,12 @@ def order_of(keys: Keys, hashes: Hashes) -> Numbers:
     same = np.flatnonzero(swapped[1:] == swapped[:-1])
     if len(same):
         tied = np.unique(np.concatenate([same, same + 1]))
-        tied_keys = [(int(swapped[i]), *_comparable(keys, order[i]), int(order[i])) for i in tied]
+        tied_keys = [(int(swapped[i]), *comparable(keys, order[i]), int(order[i])) for i in tied]
         order[tied] = [key[-1] for key in sorted(tied_keys)]
     return order
 
 
-def _comparable(keys: Keys, i: int) -> tuple[int, list[int], bytes]:
+def comparable(keys: Keys, i: Number) -> tuple[int, list[int], bytes]:
     words = keys.words[i * keys.width : (i + 1) * keys.width].tolist()
     if not keys.tail:
         return int(keys.nulls[i]), words, b""
@@ -150,7 +150,7 @@ class KeyLayout:
 
 
 def _no_bit(nulls: Bytes, bit: int) -> Mask:
-    return (nulls & np.uint8(bit)) == 0
+    return ~(nulls & np.uint8(bit)).astype(np.bool_)
 
 
 def _side_by_side(columns: list[Numbers]) -> Numbers:
@@ -181,7 +181,7 @@ def _from_words(kind: pa.DataType, words: Numbers) -> fixed_width.Values:
     if dtype.shape:
         return words
     if dtype == np.bool_:
-        return words[:, 0] != 0
+        return words[:, 0].astype(np.bool_)
     return words[:, 0].astype(f"i{dtype.itemsize}").view(dtype)
 
 

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from penstock.errors import InvalidInput, StateError
+from penstock.errors import InvalidInput
 from penstock.streams.state import cells, fixed_width, index_kernels
 from penstock.streams.state.arena import Arena
 from penstock.streams.state.cells import Cells
-from penstock.streams.state.compiled import Hashes, Mask, Numbers, frozen
+from penstock.streams.state.compiled import Bytes, Mask, Numbers, Scalar, frozen
 from penstock.streams.state.index_kernels import FRESH, LIVE, NEW, TOUCHED
 from penstock.streams.state.key_kernels import Keys
 from penstock.streams.state.keys import NO_TAILS, hashes_of, order_of
@@ -50,7 +51,8 @@ class Rows:
 
     def is_new(self, rows: Numbers) -> Mask:
         """Whether each row was added in this step."""
-        return (self._flags(rows) & NEW) != 0
+        self._check(rows)
+        return (self._byte(0)[rows] & NEW).astype(np.bool_)
 
     def fixed(self, name: str) -> fixed_width.Values:
         """The values of a column, by row number, to be changed in place.
@@ -79,7 +81,7 @@ class Rows:
     def take(self, rows: Numbers) -> pa.RecordBatch:
         """Keys and values of these rows."""
         self._check(rows)
-        return pa.RecordBatch.from_arrays(self._arrays(rows), schema=self.schema.columns)
+        return self._batch(rows)
 
     def put(self, rows: Numbers, values: pa.RecordBatch) -> None:
         """Sets all values of these rows, or those of some columns; of a row twice, the last."""
@@ -109,8 +111,11 @@ class Rows:
         index_kernels.remove_rows(self._arena.tables, _numbers(rows), touched)
         self._note(touched)
 
-    def live_rows(self) -> Iterator[Numbers]:
-        """All row numbers, in pieces that are good to take. It scans the state."""
+    def all_rows(self) -> Iterator[pa.RecordBatch]:
+        """Keys and values of every row there is, by reading all of the state."""
+        return (self._batch(rows) for rows in self._live_rows())
+
+    def _live_rows(self) -> Iterator[Numbers]:
         flags = self._byte(0)
         for first in range(0, self._arena.rows_end, _SCAN_ROWS):
             end = min(first + _SCAN_ROWS, self._arena.rows_end)
@@ -125,18 +130,9 @@ class Rows:
         rows = rows[order_of(keys, hashes_of(keys))]
         flags = self._byte(0)[rows]
         rows = rows[(flags & LIVE != 0) | (flags & FRESH == 0)]
-        return self._file_batches(self._pieces(rows))
-
-    def _everything(self) -> Iterator[pa.RecordBatch]:
-        return self._file_batches(self.live_rows())
-
-    def _file_batches(self, pieces: Iterator[Numbers]) -> Iterator[pa.RecordBatch]:
-        for rows in pieces:
-            gone = self._byte(0)[rows] & LIVE == 0
-            removed = fixed_width.from_numbers(pa.bool_(), gone, np.ones(len(rows), np.bool_))
-            yield pa.RecordBatch.from_arrays(
-                [*self._arrays(rows), removed], schema=self.schema.file_schema
-            )
+        for piece in self._pieces(rows):
+            gone = self._byte(0)[piece] & LIVE == 0
+            yield self.schema.file_batch(self._batch(piece), gone)
 
     def _apply(self, batch: pa.RecordBatch) -> None:
         """Makes the changes of a batch of a file."""
@@ -237,10 +233,10 @@ class Rows:
         if not (self._byte(0)[rows] & LIVE).all():
             raise InvalidInput("a row was removed", hint="find its key again, or add it")
 
-    def _byte(self, at: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    def _byte(self, at: int) -> Bytes:
         return self._view(np.dtype(np.uint8), at)
 
-    def _view(self, dtype: np.dtype[np.generic], at: int) -> fixed_width.Values:
+    def _view(self, dtype: np.dtype[Scalar], at: int) -> NDArray[Scalar]:
         stride = self._arena.layout.stride * 8
         shape = (self._arena.capacity, *dtype.shape)
         strides = (stride, dtype.base.itemsize)[: len(shape)]
@@ -253,18 +249,16 @@ class Rows:
     def _valid(self, column: Column) -> Mask:
         return self._view(np.dtype(np.bool_), column.valid_at)
 
-    def _flags(self, rows: Numbers) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-        self._check(rows)
-        return self._byte(0)[rows]
-
     def _words(self, rows: Numbers, at: int, count: int) -> Numbers:
-        words = self._arena.tables.records.reshape(self._arena.capacity, self._arena.layout.stride)
-        return words[rows, at : at + count]
+        words = np.empty((len(rows), count), np.int64)
+        index_kernels.gather_words(self._arena.tables, at, count, _numbers(rows), words.reshape(-1))
+        return words
 
     def _cells_at(self, rows: Numbers, at: int) -> Cells:
-        spans = self._words(rows, at, 2)
         heap = frozen(self._arena.tables.heap)
-        return Cells(heap, np.ascontiguousarray(spans[:, 0]), np.ascontiguousarray(spans[:, 1]))
+        return Cells(
+            heap, self._words(rows, at, 1).reshape(-1), self._words(rows, at + 1, 1).reshape(-1)
+        )
 
     def _keys_at(self, rows: Numbers) -> Keys:
         layout = self._arena.layout.key
@@ -272,16 +266,18 @@ class Rows:
         tail = self._cells_at(rows, 1 + layout.width) if layout.has_tail else NO_TAILS
         return layout.keys(words, self._byte(1)[rows], tail)
 
-    def _arrays(self, rows: Numbers) -> list[pa.Array]:
+    def _batch(self, rows: Numbers) -> pa.RecordBatch:
         arrays: list[pa.Array] = self._arena.layout.key.decode(self._keys_at(rows))
         for column in self._arena.layout.columns.values():
             valid = self._valid(column)[rows]
             if column.dtype is not None:
-                arrays.append(fixed_width.from_numbers(column.kind, self._values(column)[rows], valid))
+                arrays.append(
+                    fixed_width.from_numbers(column.kind, self._values(column)[rows], valid)
+                )
             else:
                 values = self._cells_at(rows, column.at // 8)
                 arrays.append(cells.from_cells(column.kind, values, valid))
-        return arrays
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema.columns)
 
     def _pieces(self, rows: Numbers) -> Iterator[Numbers]:
         """The rows in pieces that are small enough for an Arrow batch."""

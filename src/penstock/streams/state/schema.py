@@ -4,10 +4,12 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.errors import InvalidInput, StateMismatch
 from penstock.streams.state import cells, fixed_width
+from penstock.streams.state.compiled import Mask
 
 REMOVED = "(removed)"  # the column of a file that says which keys are gone
 _KEYS = b"penstock.state.keys"  # in the metadata of a file: how many of its columns are keys
@@ -55,7 +57,7 @@ class StateSchema:
             )
         if doubles := {name for name in names if names.count(name) > 1}:
             raise InvalidInput(
-                f"state has two columns named {sorted(doubles)[0]!r}", hint="rename one of them"
+                f"state has two columns named {min(doubles)!r}", hint="rename one of them"
             )
         _ = self.described  # which refuses what cannot be held
 
@@ -102,6 +104,12 @@ class StateSchema:
             [*fields, pa.field(REMOVED, pa.bool_())],
             metadata={_KEYS: str(len(self.keys)).encode()},
         )
+
+    def file_batch(self, rows: pa.RecordBatch, removed: Mask | None = None) -> pa.RecordBatch:
+        """Keys and values as a batch of a file; of a removed row, the values count for nothing."""
+        gone = np.zeros(rows.num_rows, np.bool_) if removed is None else removed
+        flags = fixed_width.from_numbers(pa.bool_(), gone, np.ones(rows.num_rows, np.bool_))
+        return pa.RecordBatch.from_arrays([*rows.columns, flags], schema=self.file_schema)
 
     @classmethod
     def of_file(cls, schema: pa.Schema) -> "StateSchema":

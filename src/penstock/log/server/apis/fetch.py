@@ -1,6 +1,7 @@
 """Fetch: batches go from the file to the socket; a client that is at the end waits for more."""
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,7 @@ MAX_ANSWER_BYTES = 64 * 1024 * 1024
 INLINE_BYTES = 64 * 1024
 
 Part = bytes | Slice
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -35,6 +37,7 @@ class Share:
     partition: Partition | None = None
     error: int = 0
     records: Slice | None = None
+    inline: bytes = b""  # the records themselves, if they are few
 
 
 class Fetching:
@@ -58,7 +61,7 @@ class Fetching:
         """The answer once enough can be read, or when the client's patience ends."""
         loop = self._broker.loop
         deadline = loop.time() + self._request.max_wait.total_seconds()
-        partitions = [p for _, p, _ in self._wanted() if p is not None]
+        partitions = {p for _, p, _ in self._wanted() if p is not None}
         while True:
             more = loop.create_future()
 
@@ -127,12 +130,15 @@ class Fetching:
                 found = partition.slice(part.fetch_offset, min(part.partition_max_bytes, room))
                 # One batch always goes through, or a consumer with small limits would be stuck.
                 share.records = found if found and (first or found.size <= room) else None
+                if share.records and share.records.size <= INLINE_BYTES:
+                    share.inline = share.records.read()
         except PenstockError as error:
-            share.error = error_code(error)
+            share.error, share.records = error_code(error), None
             self._broker.counts[f"fetch: {type(error).__name__}"] += 1
-        except OSError:
-            share.error = KAFKA_STORAGE_ERROR
+        except OSError as error:
+            share.error, share.records = KAFKA_STORAGE_ERROR, None
             self._broker.counts["fetch: disk error"] += 1
+            log.error("%s/%s cannot be read: %s", partition.topic, partition.index, error)
 
     def _write(self, topics: list[list[Share]], error: int = 0) -> list[Part]:
         version, flexible = self._version, self._version >= FLEXIBLE_FROM
@@ -168,10 +174,9 @@ class Fetching:
         if self._version >= 11:
             out.int32(-1)  # no better replica to read from
         out.blob(records.size if records else 0)
-        if records and records.size > INLINE_BYTES:
+        if records and not share.inline:
             slices.append((len(out.out), records))
-        elif records:
-            out.out += records.read()
+        out.out += share.inline
         out.tags()
 
 

@@ -11,6 +11,10 @@ from penstock.log.storage.partition import Partition
 from penstock.log.storage.times import Timed, first_at, latest
 
 HIGH_WATERMARK = -1
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+# Times that are not times, and the version of the request since which they may be asked for.
+SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+NEVER = 2**15
 
 
 @api(2, "list_offsets", 1, 9)
@@ -31,7 +35,10 @@ def _position(call: Call, topic: str, asked: Any) -> Any:
     error, found = 0, Timed(-1, -1)
     try:
         partition = call.broker.topics.get(topic).partition(asked.partition_index)
-        found = _look_up(partition, asked.timestamp) or found
+        if asked.timestamp >= 0 or call.version >= SINCE.get(asked.timestamp, NEVER):
+            found = _look_up(partition, asked.timestamp) or found
+        else:
+            error = ErrorCode.unsupported_version
     except PenstockError as refusal:
         error = error_code(refusal)
     return call.entity(
@@ -45,16 +52,15 @@ def _position(call: Call, topic: str, asked: Any) -> Any:
 
 
 def _look_up(partition: Partition, timestamp: int) -> Timed | None:
-    match timestamp:
-        case -1:
-            return Timed(partition.end_offset, -1)
-        case -2 | -4:
-            return Timed(partition.start_offset, -1)
-        case -3:
-            return latest(partition)
-        case _ if timestamp >= 0:
-            return first_at(partition, timestamp)
-    return None
+    if timestamp == LATEST:
+        return Timed(partition.end_offset, -1)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return Timed(partition.start_offset, -1)
+    if timestamp == MAX_TIMESTAMP:
+        return latest(partition)
+    if timestamp == LATEST_TIERED:
+        return None  # nothing lies in another store
+    return first_at(partition, timestamp)
 
 
 @api(21, "delete_records", 0, 2)

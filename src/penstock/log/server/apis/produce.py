@@ -87,7 +87,7 @@ class Production:
             self._broker.counts["produce: malformed"] += 1
             return outcome
         try:
-            partition = self._broker.topics.get(name.decode()).partition(index)
+            partition = self._broker.topics.get(name.decode(errors="replace")).partition(index)
             appended = partition.append(records)
         except CorruptBatch as error:
             self._refuse(outcome, error)

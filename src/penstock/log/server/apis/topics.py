@@ -47,7 +47,7 @@ def _create(call: Call, asked: Any, dry: bool) -> Any:
     return call.entity(
         "CreatableTopicResult",
         name=asked.name,
-        topic_id=topic.id if topic and not dry else None,
+        topic_id=topic.id if topic else None,
         num_partitions=count if topic else -1,
         replication_factor=1 if topic else -1,
         configs=_configs(call, topic.policy) if topic and call.version >= 5 else (),

@@ -1,0 +1,81 @@
+"""What there is to know of an operator's state, from its durable form alone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import StateMissing
+from penstock.streams.state.durable import BASE, DELTA, BucketFiles
+from penstock.streams.state.keys import bucket_of, comparable, hashes_of, key_layout
+
+
+@dataclass(frozen=True)
+class BucketInfo:
+    bucket: int
+    rows: int  # at the newest version
+    size: int  # bytes of all files
+    versions: range  # those that can be opened
+
+
+def state_info(address: str | Path, operator: str, buckets: int) -> list[BucketInfo]:
+    """Of each bucket that has any state."""
+    found = []
+    for bucket in range(buckets):
+        files = BucketFiles(str(address), operator, bucket, buckets)
+        kept = files.kept()
+        if kept:
+            size = sum(sum(sizes.values()) for sizes in files.versions().values())
+            found.append(BucketInfo(bucket, files.trailer(kept[-1]).rows, size, kept))
+    return found
+
+
+def look_up(
+    address: str | Path,
+    operator: str,
+    buckets: int,
+    key: Mapping[str, Any],
+    version: int | None = None,
+) -> dict[str, Any] | None:
+    """Keys and values of the row with this key, None if there is none.
+
+    It is read from the files, the newest first, up to the last base; the version is the newest that
+    all buckets have, unless one is given. Raises StateMissing when there is no state.
+    """
+    everywhere = [BucketFiles(str(address), operator, b, buckets) for b in range(buckets)]
+    if version is None:
+        version = min((kept[-1] if (kept := files.kept()) else -1) for files in everywhere)
+        if version < 0:
+            raise StateMissing(
+                f"there is no state of {operator!r} in {buckets} buckets at {address}",
+                hint="see that the address and the number of buckets are right",
+            )
+    schema = everywhere[0].schema(version)
+    wanted = pa.RecordBatch.from_pylist([dict(key)], schema=schema.keys)
+    files = everywhere[bucket_of(wanted, buckets)[0]]
+    route = files.route(version, None)
+    sources = [(each, DELTA) for each in reversed(route.deltas)]
+    if route.base is not None:
+        sources.append((route.base, BASE))
+    for each, kind in sources:
+        for batch in files.read(each, kind)[1]:
+            row = _row_of(batch, wanted)
+            if row is not None:
+                *values, removed = batch.slice(row, 1).columns
+                if removed[0].as_py():
+                    return None
+                found = pa.RecordBatch.from_arrays(values, schema=schema.columns)
+                return dict(found.to_pylist()[0])
+    return None
+
+
+def _row_of(batch: pa.RecordBatch, wanted: pa.RecordBatch) -> int | None:
+    layout = key_layout(wanted.schema)
+    key, keys = layout.encode(wanted), layout.encode(batch.select(wanted.schema.names))
+    for row in np.flatnonzero(hashes_of(keys) == hashes_of(key)[0]):
+        if comparable(keys, row) == comparable(key, 0):
+            return int(row)
+    return None

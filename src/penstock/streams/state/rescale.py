@@ -1,0 +1,62 @@
+"""State spread over another number of buckets."""
+
+import contextlib
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import InvalidInput
+from penstock.streams.state.bucket import BucketState
+from penstock.streams.state.durable import BucketFiles
+from penstock.streams.state.files import NOTHING
+from penstock.streams.state.keys import bucket_of
+
+
+def rescale(
+    address: str | Path, *, operator: str, from_buckets: int, to_buckets: int, version: int
+) -> int:
+    """Writes the state of a version anew, for another number of buckets. Returns how many rows.
+
+    What was there for the old number stays as it is; what was there for the new one is deleted. The
+    new files are a first version of this number, on which the next step follows. A rescale that is
+    cut short leaves buckets that cannot be opened, and is run again.
+    """
+    if from_buckets == to_buckets:
+        raise InvalidInput(
+            f"the state has {from_buckets} buckets already", hint="give another number"
+        )
+    schema = BucketFiles(str(address), operator, 0, from_buckets).schema(version)
+    counts = np.zeros(to_buckets, np.int64)
+    with tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
+        paths = [f"{scratch}/{bucket}" for bucket in range(to_buckets)]
+        with contextlib.ExitStack() as opened:
+            streams = [
+                opened.enter_context(pa.ipc.new_stream(file, schema.file_schema))
+                for file in [opened.enter_context(pa.OSFile(path, "wb")) for path in paths]
+            ]
+            for bucket in range(from_buckets):
+                with BucketState.open(
+                    address,
+                    scratch,
+                    operator=operator,
+                    bucket=bucket,
+                    buckets=from_buckets,
+                    schema=schema,
+                    version=version,
+                ) as state:
+                    for batch in state.all_rows():
+                        targets = bucket_of(batch.select(schema.keys.names), to_buckets)
+                        for target in np.unique(targets):
+                            part = batch.filter(pa.array(targets == target))
+                            streams[target].write_batch(schema.file_batch(part))
+                            counts[target] += part.num_rows
+        places = [BucketFiles(str(address), operator, b, to_buckets) for b in range(to_buckets)]
+        for files in places:
+            files.delete_all()
+        for files, path, rows in zip(places, paths, counts.tolist(), strict=True):
+            with pa.memory_map(path) as content:
+                batches = pa.ipc.open_stream(content)
+                files.write_delta(version, batches, schema, parent=NOTHING, rows=rows)
+    return int(counts.sum())
