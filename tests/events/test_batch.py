@@ -205,6 +205,7 @@ def test_an_old_format_is_refused_with_a_hint() -> None:
         (raw_batch(b"\xfe" * 4), "beyond its record|do not add up"),
         (raw_batch(b"\xfe" * 12), "64 bits"),
     ],
+    ids=lambda given: given if isinstance(given, str) else "batch",
 )
 def test_what_a_producer_may_not_send(data: bytes, why: str) -> None:
     with pytest.raises(CorruptBatch, match=why):
@@ -213,7 +214,7 @@ def test_what_a_producer_may_not_send(data: bytes, why: str) -> None:
         check_produced(view(b"xx" + data + bytes(300)), 2)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(record_lists, st.integers(0, 10**6), st.integers(0, 255))
 def test_what_can_be_read_can_be_produced(records: list[Record], at: int, byte: int) -> None:
     data = bytearray(encode(records))

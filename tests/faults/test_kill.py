@@ -2,6 +2,7 @@
 
 import threading
 from collections import Counter, defaultdict
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ class Sender:
                     "events",
                     f"{self.name}:{number}".encode(),
                     partition=number % PARTITIONS,
-                    on_delivery=lambda error, message, n=number: self._delivered(error, message, n),
+                    on_delivery=partial(self._delivered, number),
                 )
                 self.sent += 1
             # Never far ahead of the log, so that every round kills it with some under way.
@@ -57,7 +58,11 @@ class Sender:
             self._producer.poll(0.005)
         self._producer.flush(PATIENCE)
 
-    def _delivered(self, error: KafkaError | None, message: Message, number: int) -> None:
+    def wait_for(self, count: int) -> None:
+        what = f"{count} acknowledgements for {self.name}"
+        wait_until(lambda: len(self.acknowledged) >= count, within=PATIENCE, what=what)
+
+    def _delivered(self, number: int, error: KafkaError | None, message: Message) -> None:
         if error is None:
             self.acknowledged.add(number)
         else:
@@ -100,13 +105,10 @@ def test_no_acknowledged_record_is_lost_and_none_is_invented(tmp_path: Path) -> 
         ]
         reader = Reader(server.address)
         try:
-            for number in range(ROUNDS):
-                due = {s: len(s.acknowledged) + AT_ONCE for s in senders}
-                wait_until(
-                    lambda due=due: all(len(s.acknowledged) >= n for s, n in due.items()),
-                    within=PATIENCE,
-                    what=f"acknowledgements in round {number}",
-                )
+            for _ in range(ROUNDS):
+                before = [len(sender.acknowledged) for sender in senders]
+                for sender, count in zip(senders, before, strict=True):
+                    sender.wait_for(count + AT_ONCE)
                 server.kill()
                 server.restart()
         finally:

@@ -14,7 +14,12 @@ WITHIN = 20.0
 def collect(records: Follower, count: int) -> list[bytes | None]:
     """The values of that many records, each partition's in order."""
     found: list[Record] = []
-    wait_until(lambda: found.extend(records.poll(0.1)) or len(found) >= count, within=WITHIN)
+
+    def enough() -> bool:
+        found.extend(records.poll(0.1))
+        return len(found) >= count
+
+    wait_until(enough, within=WITHIN)
     assert len(found) == count
     return [record.value for record in sorted(found, key=lambda record: record.position)]
 

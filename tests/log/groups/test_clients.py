@@ -244,32 +244,39 @@ def test_a_group_goes_on_where_it_committed(
 def test_members_go_on_without_a_rebalance_when_the_log_was_killed(
     log: LogServerProcess, stack: ExitStack, strategy: str
 ) -> None:
-    how = {"partition.assignment.strategy": strategy}
-    clients = [stack.enter_context(closing(Confluent(log.address, **how))) for _ in range(2)]
-    polled: list[Client] = list(clients)
-    read(polled, RECORDS)
-    shared(polled)
-    for client in clients:
-        client.commit()
-    rebalances = [client.rebalances for client in clients]
+    first, second = two(log, stack, **{"partition.assignment.strategy": strategy})
+    produce(log, range(RECORDS, 2 * RECORDS))
+    read([first, second], RECORDS)
+    first.commit()
+    second.commit()
+    rebalances = first.rebalances, second.rebalances
     log.kill()
     log.restart()
-    produce(log, range(RECORDS, RECORDS + 40))
-    assert read(polled, 40) == list(range(RECORDS, RECORDS + 40))
-    for client in clients:
-        client.commit()
-    assert [client.rebalances for client in clients] == rebalances
+    produce(log, range(2 * RECORDS, 3 * RECORDS))
+    assert read([first, second], RECORDS) == list(range(2 * RECORDS, 3 * RECORDS))
+    first.commit()
+    second.commit()
+    assert (first.rebalances, second.rebalances) == rebalances
+
+
+def two(log: LogServerProcess, stack: ExitStack, **how: Any) -> tuple[Confluent, Confluent]:
+    """Two members that share the topic, after the first has read and committed all of it."""
+    first = stack.enter_context(closing(Confluent(log.address, **how)))
+    read([first], RECORDS)
+    first.commit()
+    second = stack.enter_context(closing(Confluent(log.address, **how)))
+    shared([first, second])
+    return first, second
 
 
 def test_a_static_member_is_replaced_without_a_rebalance(
     log: LogServerProcess, stack: ExitStack
 ) -> None:
     stays = stack.enter_context(closing(Confluent(log.address, **{"group.instance.id": "i"})))
-    goes = Confluent(log.address, **{"group.instance.id": "j"})
-    read([stays, goes], RECORDS)
-    shared([stays, goes])
+    read([stays], RECORDS)
     stays.commit()
-    goes.commit()
+    goes = Confluent(log.address, **{"group.instance.id": "j"})
+    shared([stays, goes])
     rebalances, had = stays.rebalances, goes.assigned()
     goes.close()
     comes = stack.enter_context(closing(Confluent(log.address, **{"group.instance.id": "j"})))

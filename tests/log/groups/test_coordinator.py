@@ -109,8 +109,9 @@ def test_who_may_commit(rig: Rig, member: dict[str, object], error: ErrorCode) -
     assert committed(rig) == ({P0: 5} if error is NONE else {})
 
 
-def test_members_cannot_commit_to_a_group_that_is_not_there(rig: Rig) -> None:
-    member = {"member_id": "a", "generation": 1}
+@pytest.mark.parametrize("generation", [0, 1])
+def test_members_cannot_commit_to_a_group_that_is_not_there(rig: Rig, generation: int) -> None:
+    member = {"member_id": "a", "generation": generation}
     assert commit(rig, {P0: 5}, **member) is ErrorCode.group_id_not_found
 
 

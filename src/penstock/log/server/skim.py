@@ -1,8 +1,9 @@
 """A look at a request's lengths before the codec reads it, because the codec believes them.
 
 It takes room for as many elements as an array claims, and a process that cannot have the room ends;
-and it knows no tags but those of its schema, where the protocol says to skip the others. So every
-length is held against the frame here, and unknown tags are cut out.
+it reads nothing at all where an array must be; and it knows no tags but those of its schema, where
+the protocol says to skip the others. So every length is held against the frame here, and unknown
+tags are cut out.
 """
 
 import struct
@@ -46,11 +47,11 @@ class Skim:
         self.cuts: list[tuple[int, int, bytes]] = []
 
     def mended(self) -> bytes:
-        pieces, at = [], 0
+        mended, at = bytearray(), 0
         for start, end, content in self.cuts:
-            pieces += self.frame[at:start], content
+            mended += self.frame[at:start] + content
             at = end
-        return b"".join([*pieces, self.frame[at:]])
+        return bytes(mended) + self.frame[at:]
 
 
 def skimmer(request: type[Any]) -> Callable[[bytes], bytes]:
@@ -112,7 +113,7 @@ def _field(field: Field[Any], flexible: bool) -> int | Skip:
     name = field.metadata.get("kafka_type", "")
     if get_origin(kind) is tuple:
         element = _without_none(get_args(kind)[0])[0]
-        return _array(_one(element, name, flexible), flexible)
+        return _array(_one(element, name, flexible), flexible, -1 if nullable else 0)
     one = _one(kind, name, flexible)
     return _nullable(_step(one)) if nullable and is_dataclass(kind) else one
 
@@ -134,14 +135,14 @@ def _one(kind: Any, name: str, flexible: bool) -> int | Skip:
     return _legacy_string if name == "string" else _legacy_bytes
 
 
-def _array(element: int | Skip, flexible: bool) -> Skip:
+def _array(element: int | Skip, flexible: bool, least: int) -> Skip:
     def skip(state: Skim, at: int) -> int:
         if flexible:
             count, at = _uvarint(state.frame, at)
             count -= 1
         else:
             count, at = _INT32(state.frame, at)[0], at + 4
-        if count > min(len(state.frame) - at, MAX_ELEMENTS):
+        if not least <= count <= min(len(state.frame) - at, MAX_ELEMENTS):
             raise InvalidInput(f"an array claims {count} elements")
         if isinstance(element, int):
             return at + element * max(count, 0)
@@ -202,8 +203,10 @@ def _compact(state: Skim, at: int) -> int:
 
 
 def _legacy_string(state: Skim, at: int) -> int:
-    return at + 2 + max(_INT16(state.frame, at)[0], 0)
+    size: int = _INT16(state.frame, at)[0]
+    return at + 2 + max(size, 0)
 
 
 def _legacy_bytes(state: Skim, at: int) -> int:
-    return at + 4 + max(_INT32(state.frame, at)[0], 0)
+    size: int = _INT32(state.frame, at)[0]
+    return at + 4 + max(size, 0)

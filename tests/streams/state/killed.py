@@ -1,0 +1,132 @@
+"""A process that runs steps and is killed in the middle of one, at a line or a moment of chance.
+
+It reads lines: a folder, a seed. For each it forks, so that the kernels are loaded once, and writes
+how the child ended. The child opens the newest version, checks it, and goes on with steps until it
+is killed, by the signal that nothing can catch.
+"""
+
+import os
+import random
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.streams.state import BucketState, StateSchema, arena, durable
+from penstock.streams.state.durable import BucketFiles
+from tests.streams.state.hosts import Contents, Host, contents_of
+
+SCHEMA = StateSchema(
+    pa.schema({"id": pa.int64(), "name": pa.string()}),
+    pa.schema({"n": pa.int64(), "text": pa.string()}),
+)
+_STEPS = 6
+_ROWS = 400
+_KEYS = 3000
+
+
+def make_light() -> None:
+    """Bases, and arenas packed anew, every few steps."""
+    durable._LEAST_WEIGHT = 0
+    arena._SPARE_ROWS = 10
+    arena._SPARE_BYTES = 1000
+
+
+def chosen(version: int) -> tuple[np.ndarray[Any, Any], int]:
+    """The keys of a step, and how many of them it removes at last."""
+    return np.random.default_rng(version).integers(0, _KEYS, _ROWS), version * 37 % 200
+
+
+def newest(host: Host) -> int:
+    kept = BucketFiles(host.address, "sum", 0, 1).kept()
+    return kept[-1] if kept else -1
+
+
+def expected(version: int) -> Contents:
+    found: dict[int, list[Any]] = {}
+    for each in range(version + 1):
+        ids, removed = chosen(each)
+        for key in ids.tolist():
+            found.setdefault(key, [0, None])[0] += 1
+            found[key][1] = "t" * (each % 50)
+        for key in ids[:removed].tolist():
+            found.pop(key, None)
+    return {repr([key, f"name {key}"]): repr(values) for key, values in found.items()}
+
+
+def step(state: BucketState, version: int) -> None:
+    ids, removed = chosen(version)
+    for first in range(0, _ROWS, 100):
+        part = ids[first : first + 100]
+        names = pa.array([f"name {key}" for key in part])
+        rows = state.find_or_add(pa.record_batch([pa.array(part), names], schema=SCHEMA.keys))
+        np.add.at(state.fixed("n"), rows, 1)
+        state.valid("n")[rows] = True
+        state.put(rows, pa.record_batch({"text": pa.array(["t" * (version % 50)] * 100)}))
+    gone = ids[:removed]
+    names = pa.array([f"name {key}" for key in gone], pa.string())
+    state.remove(state.find(pa.record_batch([pa.array(gone), names], schema=SCHEMA.keys)))
+    state.commit(version)
+
+
+def run(folder: Path, seed: int) -> None:
+    """Ends by a signal, or with status 0 when chance let it finish, or 1 when something is wrong."""
+    chance = random.Random(seed)
+    host = Host(folder, SCHEMA)
+    version = newest(host)
+    with host.open(version) as state:
+        assert contents_of(state) == expected(version), f"version {version}"
+    if seed % 2:
+        signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.001, 0.2))  # ends it if not handled
+    else:
+        _die_at_line(chance.randrange(1, 4000))
+    for each in range(version + 1, version + 1 + _STEPS):
+        with host.open(each - 1) as state:
+            step(state, each)
+
+
+def _die_at_line(count: int) -> None:
+    """Kills this process when so many lines of the state's own code have been run."""
+    left = count
+
+    def trace(frame: FrameType, event: str, detail: object) -> Any:
+        nonlocal left
+        if "/streams/state/" not in frame.f_code.co_filename:
+            return None
+        if event == "line":
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    sys.settrace(trace)
+
+
+def main() -> None:
+    make_light()
+    with tempfile.TemporaryDirectory() as folder:  # loads the kernels
+        for version in range(_STEPS):
+            with Host(Path(folder), SCHEMA).open(version - 1) as state:
+                step(state, version)
+    for line in sys.stdin:
+        folder, seed = line.split()
+        child = os.fork()
+        if child == 0:
+            try:
+                run(Path(folder), int(seed))
+            except BaseException:
+                sys.excepthook(*sys.exc_info())
+                os._exit(1)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

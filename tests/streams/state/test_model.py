@@ -1,0 +1,167 @@
+"""Whatever happens to arenas, processes and hosts: the state is what all deltas add up to."""
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.streams.state import BucketState, StateSchema, arena, clean, durable
+from tests.streams.state.hosts import Contents, Host, folded
+
+KEYS = {
+    "int": pa.schema({"a": pa.int64()}),
+    "text": pa.schema({"a": pa.string()}),
+    "several": pa.schema({"a": pa.int8(), "b": pa.string(), "c": pa.list_(pa.float32())}),
+}
+VALUES = pa.schema({"n": pa.int64(), "text": pa.string(), "more": pa.list_(pa.int16())})
+
+KEY_VALUES = {
+    "int": [[i] for i in (None, 0, 1, -1, 2**63 - 1, 7, 8, 9)],
+    "text": [[text] for text in (None, "", "a", "b", "ab", "a" * 20, "ä")],
+    "several": [
+        [a, b, c] for a in (None, 0, 1) for b in (None, "", "x") for c in (None, [], [0.5])
+    ],
+}
+
+numbers = st.integers(0, 26)
+changes = st.one_of(
+    st.tuples(st.just("add up"), st.lists(numbers, max_size=8)),
+    st.tuples(st.just("put"), st.lists(st.tuples(numbers, st.integers(0, 40)), max_size=8)),
+    st.tuples(st.just("remove"), st.lists(numbers, max_size=8)),
+    st.tuples(st.just("clear"), st.none()),
+)
+steps = st.lists(changes, max_size=4)
+events = st.one_of(
+    st.tuples(st.just("step"), steps),
+    st.tuples(st.just("step"), steps),
+    st.tuples(st.just("fail"), steps),
+    st.tuples(
+        st.sampled_from(["again", "move", "lose the arena", "restart", "dirty", "clean", "back"]),
+        st.none(),
+    ),
+)
+
+
+@dataclass
+class Model:
+    """The state as a dictionary, and its change by a step; beside it the same on the real one."""
+
+    keys: list[list[Any]]
+    schema: StateSchema
+
+    def key(self, number: int) -> list[Any]:
+        return self.keys[number % len(self.keys)]
+
+    def batch(self, chosen: list[list[Any]]) -> pa.RecordBatch:
+        columns = zip(*chosen, strict=True) if chosen else [[] for _ in self.schema.keys]
+        arrays = [pa.array(list(c), f.type) for c, f in zip(columns, self.schema.keys, strict=True)]
+        return pa.record_batch(arrays, schema=self.schema.keys)
+
+    def apply(self, contents: Contents, change: tuple[str, Any], state: BucketState) -> None:
+        what, detail = change
+        if what == "clear":
+            chosen = [key for key in self.keys if repr(key) in contents]
+            contents.clear()
+            state.remove(state.find(self.batch(chosen)))
+        elif what == "remove":
+            chosen = [self.key(number) for number in detail]
+            found = state.find(self.batch(chosen))
+            assert [row >= 0 for row in found] == [repr(key) in contents for key in chosen]
+            state.remove(found[found >= 0])
+            for key in chosen:
+                contents.pop(repr(key), None)
+        elif what == "add up":
+            chosen = [self.key(number) for number in detail]
+            found = state.find_or_add(self.batch(chosen))
+            np.add.at(state.fixed("n"), found, 1)
+            state.valid("n")[found] = True
+            for key in chosen:
+                n, *others = eval(contents.get(repr(key), "[None, None, None]"))  # noqa: S307
+                contents[repr(key)] = repr([(n or 0) + 1, *others])
+        else:
+            chosen = [self.key(number) for number, _ in detail]
+            sizes = [size for _, size in detail]
+            texts = [None if size % 7 == 0 else "t" * size for size in sizes]
+            lists = [None if size % 5 == 0 else [size, None] * (size % 3) for size in sizes]
+            found = state.find_or_add(self.batch(chosen))
+            state.put(
+                found,
+                pa.record_batch(
+                    [pa.array(texts, VALUES[1].type), pa.array(lists, VALUES[2].type)],
+                    VALUES.names[1:],
+                ),
+            )
+            for key, text, numbers in zip(chosen, texts, lists, strict=True):
+                n, *_ = eval(contents.get(repr(key), "[None, None, None]"))  # noqa: S307
+                contents[repr(key)] = repr([n, text, numbers])
+
+
+@pytest.mark.parametrize("kind", KEYS)
+@settings(max_examples=40)
+@given(happenings=st.lists(events, max_size=14))
+def test_the_state_is_what_all_deltas_add_up_to(
+    kind: str, happenings: list[tuple[str, Any]]
+) -> None:
+    model = Model(KEY_VALUES[kind], StateSchema(KEYS[kind], VALUES))
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        # So that a few rows are enough for bases, and for arenas that are packed anew.
+        patch.setattr(durable, "_LEAST_WEIGHT", 0)
+        patch.setattr(durable, "_FILE_WEIGHT", 0)
+        patch.setattr(arena, "_SPARE_ROWS", 4)
+        patch.setattr(arena, "_SPARE_BYTES", 40)
+        run(model, Path(folder), happenings)
+
+
+def run(model: Model, folder: Path, happenings: list[tuple[str, Any]]) -> None:
+    hosts = [Host(folder, model.schema, name=name) for name in ("a", "b")]
+    done: list[tuple[list[Any], bytes, Contents]] = []  # steps, their deltas, what came of them
+    kept_from = -1
+
+    def step(changes: list[tuple[str, Any]], *, commit: bool = True) -> Contents:
+        before = done[-1][2] if done else {}
+        contents = dict(before)
+        with hosts[0].open(len(done) - 1) as state:
+            for change in changes:
+                model.apply(contents, change, state)
+            assert len(state) == len(contents)
+            if commit:
+                state.commit(len(done))
+        return contents
+
+    for what, detail in happenings:
+        host = hosts[0]
+        if what == "step":
+            contents = step(detail)
+            done.append((detail, host.file(len(done)).read_bytes(), contents))
+        elif what == "fail":
+            step(detail, commit=False)
+        elif what == "again" and len(done) - 2 >= kept_from and done:
+            detail, delta, _ = done.pop()
+            contents = step(detail)
+            assert host.file(len(done)).read_bytes() == delta
+            done.append((detail, delta, contents))
+        elif what == "move":
+            hosts.reverse()
+        elif what == "lose the arena":
+            host.lose_arena()
+        elif what == "restart":
+            host.restart_process()
+        elif what == "dirty" and host.warm.exists() and (host.arena / "rows").exists():
+            np.memmap(host.arena / "rows", np.int64, "r+")[arena._DIRTY] = 1
+        elif what == "clean" and done:
+            kept_from = max(kept_from, len(done) - 3)
+            clean(host.address, "sum", 1, kept_from)
+        elif what == "back" and len(done) - 2 >= kept_from and done:
+            done.pop()
+        now = done[-1][2] if done else {}
+        assert hosts[0].contents(len(done) - 1) == now
+        assert folded((delta for _, delta, _ in done), model.schema) == now
+    shutil.rmtree(folder / "warm-a", ignore_errors=True)
+    assert hosts[0].contents(len(done) - 1) == (done[-1][2] if done else {})

@@ -1,0 +1,105 @@
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.errors import InvalidInput, StateMissing
+from penstock.streams.state import BucketState, StateSchema, bucket_of, rescale, state_info
+from tests.streams.state.hosts import contents_of
+
+SCHEMA = StateSchema(
+    pa.schema({"id": pa.int64(), "name": pa.string()}), pa.schema({"v": pa.list_(pa.float64())})
+)
+COUNT = 3000
+
+
+def rows(version: int) -> pa.RecordBatch:
+    ids = np.random.default_rng(version).permutation(COUNT)[: COUNT // 2]
+    names = pa.array([f"name {key}" if key % 5 else None for key in ids])
+    lists = pa.array([[float(key), None] * (key % 4) for key in ids], pa.list_(pa.float64()))
+    return pa.record_batch([pa.array(ids), names, lists], schema=SCHEMA.columns)
+
+
+def open_at(folder: Path, bucket: int, buckets: int, version: int) -> BucketState:
+    return BucketState.open(
+        folder / "durable",
+        folder / "warm",
+        operator="join",
+        bucket=bucket,
+        buckets=buckets,
+        schema=SCHEMA,
+        version=version,
+    )
+
+
+def step(folder: Path, buckets: int, version: int) -> None:
+    batch = rows(version)
+    targets = bucket_of(batch.select(SCHEMA.keys.names), buckets)
+    for bucket in range(buckets):
+        part = batch.filter(pa.array(targets == bucket))
+        with open_at(folder, bucket, buckets, version - 1) as state:
+            found = state.find_or_add(part.select(SCHEMA.keys.names))
+            state.put(found, part.select(["v"]))
+            state.remove(found[::9])
+            state.commit(version)
+
+
+def everything(folder: Path, buckets: int, version: int) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for bucket in range(buckets):
+        with open_at(folder, bucket, buckets, version) as state:
+            found |= contents_of(state)
+            for batch in state.all_rows():
+                assert set(bucket_of(batch.select(SCHEMA.keys.names), buckets)) == {bucket}
+    return found
+
+
+@pytest.mark.parametrize(("before", "after"), [(4, 1), (4, 3), (2, 7), (1, 40)])
+def test_every_row_is_kept_and_goes_on(tmp_path: Path, before: int, after: int) -> None:
+    for version in range(3):
+        step(tmp_path, before, version)
+    contents = everything(tmp_path, before, 2)
+
+    moved = rescale(
+        tmp_path / "durable", operator="join", from_buckets=before, to_buckets=after, version=2
+    )
+    assert moved == len(contents)
+    assert everything(tmp_path, after, 2) == contents
+    assert everything(tmp_path, before, 2) == contents  # the old number's stays
+    assert sum(each.rows for each in state_info(tmp_path / "durable", "join", after)) == moved
+    step(tmp_path, after, 3)
+    step(tmp_path, before, 3)
+    assert len(everything(tmp_path, after, 3)) >= len(contents)
+
+
+def test_there_and_back_at_another_version(tmp_path: Path) -> None:
+    """Files of the old number from before are not mixed with the new ones."""
+    for version in range(3):
+        step(tmp_path, 2, version)
+    where = {"address": tmp_path / "durable", "operator": "join"}
+    rescale(**where, from_buckets=2, to_buckets=3, version=1)
+    step(tmp_path, 3, 2)
+    contents = everything(tmp_path, 3, 2)
+    rescale(**where, from_buckets=3, to_buckets=2, version=2)
+
+    assert everything(tmp_path, 2, 2) == contents
+    with pytest.raises(StateMissing):
+        open_at(tmp_path, 0, 2, 1)
+
+
+def test_a_version_that_is_not_there_changes_nothing(tmp_path: Path) -> None:
+    step(tmp_path, 2, 0)
+    contents = everything(tmp_path, 2, 0)
+    for buckets in (2, 4):
+        with pytest.raises((StateMissing, InvalidInput)):
+            rescale(
+                tmp_path / "durable",
+                operator="join",
+                from_buckets=2,
+                to_buckets=buckets,
+                version=5,
+            )
+
+    assert everything(tmp_path, 2, 0) == contents
+    assert state_info(tmp_path / "durable", "join", 4) == []
