@@ -11,6 +11,9 @@ from hypothesis import settings
 
 from penstock.testing import KafkaProcess, LogServerProcess, kafka_missing
 
+# What these assert is to be explained as in a test, whoever imports them first.
+pytest.register_assert_rewrite("tests.log.server.plain_client", "tests.log.server.scenes")
+
 IN_CI = os.environ.get("CI") == "true"
 
 # No deadline: how long one example takes says more about the machine than about the code.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import ended_server
-from tests.test_readme import steps
+from tests.test_pages import steps
 
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
 

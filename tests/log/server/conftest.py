@@ -4,10 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-pytest.register_assert_rewrite("tests.log.server.plain_client", "tests.log.server.scenes")
-
-from tests.log.server.plain_client import PlainClient  # noqa: E402
-from tests.log.server.served import Served  # noqa: E402
+from tests.log.server.plain_client import PlainClient
+from tests.log.server.served import Served
 
 
 @pytest.fixture(scope="module")

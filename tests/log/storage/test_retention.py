@@ -10,7 +10,7 @@ from .conftest import append, read
 
 def filled(folder: Path, syncs: Executor, **policy: int) -> Partition:
     """A hundred records with the timestamps 0 to 99, in small segments."""
-    partition = Partition(folder, "t", 0, TopicPolicy(segment_bytes=1024, **policy), syncs)
+    partition = Partition(folder, "t", 0, TopicPolicy.of({"segment.bytes": 1024, **policy}), syncs)
     for time in range(100):
         append(partition, time)
     return partition

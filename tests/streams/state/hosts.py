@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.streams.state import BucketState, StateSchema, bucket
+from penstock.streams.state import BucketState, StateSchema
+from penstock.streams.state.bucket import unmap
 
 Contents = dict[str, str]
 
@@ -46,7 +47,7 @@ class Host:
 
     def restart_process(self) -> None:
         """What a new process has mapped: nothing."""
-        bucket._mapped.clear()
+        unmap(self.warm)
 
 
 def contents_of(state: BucketState) -> Contents:

@@ -75,7 +75,7 @@ def step(state: BucketState, version: int) -> None:
 
 
 def run(folder: Path, seed: int) -> None:
-    """Ends by a signal, or with status 0 when chance let it finish, or 1 when something is wrong."""
+    """Ends by a signal, unless chance lets it finish or something is wrong."""
     chance = random.Random(seed)
     host = Host(folder, SCHEMA)
     version = newest(host)

@@ -17,7 +17,8 @@ _INTEGERS = {
 _FLOATS = [0.0, -1.5, float("nan"), float("inf"), float("-inf")]
 _DAY = dt.date(2024, 2, 29)
 _TIME = dt.time(23, 59, 58)
-_MOMENT = dt.datetime(2024, 2, 29, 23, 59, 58)
+_MOMENT = dt.datetime(2024, 2, 29, 23, 59, 58, tzinfo=dt.UTC)
+_LONG_AGO = dt.datetime(1960, 1, 1, tzinfo=dt.UTC)
 _INSIDE = pa.struct({"a": pa.int32(), "b": pa.list_(pa.string())})
 
 # Without nulls, which every test adds, and without two values that are equal.
@@ -31,10 +32,10 @@ SAMPLES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "date64": (pa.date64(), [dt.date(1969, 12, 31), _DAY]),
     "time32": (pa.time32("ms"), [dt.time(0), _TIME]),
     "time64": (pa.time64("us"), [dt.time(0), _TIME]),
-    "timestamp": (pa.timestamp("us"), [dt.datetime(1960, 1, 1), _MOMENT]),
+    "timestamp": (pa.timestamp("us"), [_LONG_AGO, _MOMENT]),
     "timestamp with zone": (
         pa.timestamp("ms", "Europe/Berlin"),
-        [_MOMENT.replace(tzinfo=dt.UTC), dt.datetime(1970, 1, 1, tzinfo=dt.UTC)],
+        [_LONG_AGO, _MOMENT],
     ),
     "duration": (pa.duration("us"), [dt.timedelta(0), dt.timedelta(days=-3, microseconds=7)]),
     "interval": (pa.month_day_nano_interval(), [(1, 2, 3), (-1, 0, 0), (0, 0, 0)]),

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from crc32c import crc32c
 
 from penstock.errors import (
     InvalidInput,
@@ -15,7 +16,7 @@ from penstock.errors import (
     StateMismatch,
     StateMissing,
 )
-from penstock.streams.state import StateSchema, arena, bucket
+from penstock.streams.state import BucketState, StateSchema, arena, bucket
 from tests.streams.state.hosts import Contents, Host
 
 SCHEMA = StateSchema(
@@ -130,10 +131,23 @@ def test_what_is_not_committed_never_happened(host: Host, rebuilds: Rebuilds) ->
     assert host.contents(0) == expected(0)
     assert rebuilds.count == 2
 
-    with pytest.raises(ZeroDivisionError), host.open(0) as state:
-        state.find_or_add(pa.record_batch({"key": pa.array(["new"])}))
-        raise ZeroDivisionError
+    with pytest.raises(InvalidInput), host.open(0) as state:
+        new = pa.record_batch({"key": pa.array(["new"])})
+        state.put(state.find_or_add(new), new)
     assert host.contents(0) == expected(0)
+
+
+def test_no_step_reads_all_of_the_state(
+    host: Host, other: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scan(state: BucketState) -> None:
+        raise AssertionError("all rows were read")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BucketState, "all_rows", scan)
+        for version in range(5):
+            step(other if version == 3 else host, version)
+    assert host.contents(4) == expected(4)
 
 
 def test_looking_does_not_make_an_arena_dirty(host: Host, rebuilds: Rebuilds) -> None:
@@ -183,7 +197,7 @@ def _wipe(path: Path) -> None:
 def _other_boot(path: Path) -> None:
     words = np.memmap(path, np.int64, "r+")
     words[arena._BOOT] += 1
-    words[arena._CHECK] = arena.crc32c(words[: arena._CHECK].tobytes())
+    words[arena._CHECK] = crc32c(words[: arena._CHECK].tobytes())
 
 
 def _dirty(path: Path) -> None:

@@ -22,13 +22,16 @@ KEYS = {
 }
 VALUES = pa.schema({"n": pa.int64(), "text": pa.string(), "more": pa.list_(pa.int16())})
 
-KEY_VALUES = {
+KEY_VALUES: dict[str, list[list[Any]]] = {
     "int": [[i] for i in (None, 0, 1, -1, 2**63 - 1, 7, 8, 9)],
     "text": [[text] for text in (None, "", "a", "b", "ab", "a" * 20, "ä")],
     "several": [
         [a, b, c] for a in (None, 0, 1) for b in (None, "", "x") for c in (None, [], [0.5])
     ],
 }
+
+Values = dict[str, list[Any]]  # of each key, as text
+NEW = [None, None, None]
 
 numbers = st.integers(0, 26)
 changes = st.one_of(
@@ -64,7 +67,7 @@ class Model:
         arrays = [pa.array(list(c), f.type) for c, f in zip(columns, self.schema.keys, strict=True)]
         return pa.record_batch(arrays, schema=self.schema.keys)
 
-    def apply(self, contents: Contents, change: tuple[str, Any], state: BucketState) -> None:
+    def apply(self, contents: Values, change: tuple[str, Any], state: BucketState) -> None:
         what, detail = change
         if what == "clear":
             chosen = [key for key in self.keys if repr(key) in contents]
@@ -83,8 +86,8 @@ class Model:
             np.add.at(state.fixed("n"), found, 1)
             state.valid("n")[found] = True
             for key in chosen:
-                n, *others = eval(contents.get(repr(key), "[None, None, None]"))  # noqa: S307
-                contents[repr(key)] = repr([(n or 0) + 1, *others])
+                n, *others = contents.get(repr(key), NEW)
+                contents[repr(key)] = [(n or 0) + 1, *others]
         else:
             chosen = [self.key(number) for number, _ in detail]
             sizes = [size for _, size in detail]
@@ -99,8 +102,8 @@ class Model:
                 ),
             )
             for key, text, numbers in zip(chosen, texts, lists, strict=True):
-                n, *_ = eval(contents.get(repr(key), "[None, None, None]"))  # noqa: S307
-                contents[repr(key)] = repr([n, text, numbers])
+                n, *_ = contents.get(repr(key), NEW)
+                contents[repr(key)] = [n, text, numbers]
 
 
 @pytest.mark.parametrize("kind", KEYS)
@@ -121,10 +124,10 @@ def test_the_state_is_what_all_deltas_add_up_to(
 
 def run(model: Model, folder: Path, happenings: list[tuple[str, Any]]) -> None:
     hosts = [Host(folder, model.schema, name=name) for name in ("a", "b")]
-    done: list[tuple[list[Any], bytes, Contents]] = []  # steps, their deltas, what came of them
+    done: list[tuple[list[Any], bytes, Values]] = []  # steps, their deltas, what came of them
     kept_from = -1
 
-    def step(changes: list[tuple[str, Any]], *, commit: bool = True) -> Contents:
+    def step(changes: list[tuple[str, Any]], *, commit: bool = True) -> Values:
         before = done[-1][2] if done else {}
         contents = dict(before)
         with hosts[0].open(len(done) - 1) as state:
@@ -160,8 +163,12 @@ def run(model: Model, folder: Path, happenings: list[tuple[str, Any]]) -> None:
             clean(host.address, "sum", 1, kept_from)
         elif what == "back" and len(done) - 2 >= kept_from and done:
             done.pop()
-        now = done[-1][2] if done else {}
+        now = texts(done[-1][2] if done else {})
         assert hosts[0].contents(len(done) - 1) == now
         assert folded((delta for _, delta, _ in done), model.schema) == now
     shutil.rmtree(folder / "warm-a", ignore_errors=True)
-    assert hosts[0].contents(len(done) - 1) == (done[-1][2] if done else {})
+    assert hosts[0].contents(len(done) - 1) == texts(done[-1][2] if done else {})
+
+
+def texts(values: Values) -> Contents:
+    return {key: repr(each) for key, each in values.items()}

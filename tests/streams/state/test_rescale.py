@@ -77,11 +77,11 @@ def test_there_and_back_at_another_version(tmp_path: Path) -> None:
     """Files of the old number from before are not mixed with the new ones."""
     for version in range(3):
         step(tmp_path, 2, version)
-    where = {"address": tmp_path / "durable", "operator": "join"}
-    rescale(**where, from_buckets=2, to_buckets=3, version=1)
+    address = tmp_path / "durable"
+    rescale(address, operator="join", from_buckets=2, to_buckets=3, version=1)
     step(tmp_path, 3, 2)
     contents = everything(tmp_path, 3, 2)
-    rescale(**where, from_buckets=3, to_buckets=2, version=2)
+    rescale(address, operator="join", from_buckets=3, to_buckets=2, version=2)
 
     assert everything(tmp_path, 2, 2) == contents
     with pytest.raises(StateMissing):

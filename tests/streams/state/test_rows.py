@@ -259,6 +259,20 @@ def test_every_type_as_key_and_as_value(tmp_path: Path, name: str) -> None:
             assert len(state) == len(column)
 
 
+def test_nullability_is_not_enforced(tmp_path: Path) -> None:
+    kinds = {"a": pa.int64(), "b": pa.string(), "c": pa.list_(pa.int8())}
+    fields = [pa.field(name, kind, nullable=False) for name, kind in kinds.items()]
+    host = Host(tmp_path, StateSchema(pa.schema(fields[:2]), pa.schema(fields[2:])))
+    keys = pa.record_batch([pa.array([None, 1], pa.int64()), pa.array(["x", None])], ["a", "b"])
+    values = pa.record_batch([pa.array([None, []], pa.list_(pa.int8()))], ["c"])
+    with host.open(-1) as state:
+        state.put(state.find_or_add(keys), values)
+        state.commit(0)
+    host.lose_arena()
+
+    assert host.contents(0) == {"[None, 'x']": "[None]", "[1, None]": "[[]]"}
+
+
 def test_fixed_gives_what_arrow_keeps(tmp_path: Path) -> None:
     values = pa.schema(
         {

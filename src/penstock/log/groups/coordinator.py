@@ -180,6 +180,8 @@ class Coordinator:
             answer(errors)
 
         if self._put(entries, stored):
+            # As in the journal: seen now, answered when it is durable. Who goes on from an offset
+            # that a crash then takes back skips nothing: what is before it has been processed.
             self.offsets.set(name, accepted)
             if name not in self._groups:
                 self._add(name)

@@ -40,6 +40,7 @@ _HEAD_WORDS = _CHECK + 1
 _ARENA = int.from_bytes(b"psarena1", "little")
 
 _WORD = 8  # bytes
+_STEPS = 1 << 31  # a row notes the step that touched it last in half a word
 _LEAST_ROWS = 1 << 10
 _LEAST_SLOTS = 1 << 11
 _LEAST_HEAP = 1 << 12
@@ -162,7 +163,7 @@ class Arena:
 
     def begin_step(self) -> None:
         self.head[_DIRTY] = 1
-        self.head[STEP] += 1
+        self.head[STEP] = (self.head[STEP] + 1) % _STEPS
 
     def end_step(self, version: int, identity: int, weights: tuple[int, int]) -> None:
         """Marks it clean, and at this version."""
@@ -186,9 +187,7 @@ class Arena:
         live, garbage = self.row_count, int(self.head[GARBAGE])
         row_bytes = live * self.layout.stride * _WORD
         live_bytes = int(self.head[HEAP_END]) - garbage + row_bytes
-        return (
-            self.rows_end > 4 * live + _SPARE_ROWS or garbage > live_bytes + _SPARE_BYTES
-        )
+        return self.rows_end > 4 * live + _SPARE_ROWS or garbage > live_bytes + _SPARE_BYTES
 
     def make_room(self, *, rows: int = 0, heap: int = 0) -> None:
         """So many rows and bytes more fit after this. What lacks is at least doubled."""

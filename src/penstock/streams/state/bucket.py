@@ -48,6 +48,7 @@ class BucketState(Rows):
         self._files = files
         self._lock = lock
         self._is_over = False
+        self._is_closed = False
 
     @classmethod
     def open(
@@ -122,7 +123,9 @@ class BucketState(Rows):
 
     def close(self) -> None:
         """What was not committed is forgotten."""
-        self._is_over = True
+        if self._is_closed:
+            return
+        self._is_over = self._is_closed = True
         if not self._arena.is_dirty:
             _mapped[self._folder] = self._arena
             if len(_mapped) > _MOST_MAPPED:
@@ -156,7 +159,7 @@ class BucketState(Rows):
         if at == (version, wanted.identity):
             return
         route = self._files.route(version, at)
-        if not route.from_arena:
+        if not route.from_arena and self.version != EMPTY:
             self._arena = _empty(self._folder, self.schema)
         identity = self._arena.identity
         if route.base is not None:
@@ -188,6 +191,12 @@ class BucketState(Rows):
         before = Rows(self.schema, self._arena)
         self._arena = Arena.create(self._folder, self._arena.layout, self.schema.fingerprint)
         self._load(len(before), map(self.schema.file_batch, before.all_rows()))
+
+
+def unmap(warm_folder: str | Path) -> None:
+    """Lets go of the arenas of this folder that this process has mapped and does not use."""
+    for folder in [each for each in _mapped if each.is_relative_to(warm_folder)]:
+        del _mapped[folder]
 
 
 def _empty(folder: Path, schema: StateSchema) -> Arena:

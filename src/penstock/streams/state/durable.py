@@ -11,7 +11,7 @@ it, so that files of two histories, as a checkpoint that was reset leaves them, 
 
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +25,6 @@ from penstock.streams.state.files import (
     damaged,
     read_file,
     read_trailer,
-    schema_in,
     write_file,
 )
 from penstock.streams.state.places import place_at
@@ -38,8 +37,8 @@ _OPERATOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _WAYS_ON = "rebuild the node beside the old state, or reset it: penstock run --rebuild / --reset"
 
 # A file costs a read however small it is, and a base is not worth it below some size.
-_FILE_WEIGHT = 64 * 1024
-_LEAST_WEIGHT = 2 * 1024 * 1024
+_FILE_WEIGHT = 16 * 1024
+_LEAST_WEIGHT = 1024 * 1024
 
 
 class Weights(NamedTuple):
@@ -88,14 +87,14 @@ class BucketFiles:
     def _path(self, name: str) -> str:
         return f"{self._folder}/{name}"
 
-    def versions(self) -> dict[str, dict[int, int]]:
+    def versions(self) -> tuple[dict[int, int], dict[int, int]]:
         """The versions that have a delta, and those that have a base, and the files' sizes."""
         found: dict[str, dict[int, int]] = {DELTA: {}, BASE: {}}
         for name, size in sorted(self._place.sizes().items()):
             match = _NAME.fullmatch(name)
             if match and not match[3]:
                 found[match[2]][int(match[1])] = size
-        return found
+        return found[DELTA], found[BASE]
 
     def write_delta(
         self,
@@ -161,7 +160,7 @@ class BucketFiles:
         except FileNotFoundError:
             raise self._missing(version, name) from None
 
-    def read(self, version: int, kind: str = DELTA) -> tuple[Trailer, Iterator[pa.RecordBatch]]:
+    def read(self, version: int, kind: str = DELTA) -> tuple[Trailer, pa.RecordBatchReader]:
         """Raises StateMissing or StateDamaged."""
         name = _name(version, kind)
         try:
@@ -174,8 +173,8 @@ class BucketFiles:
         return trailer, batches
 
     def schema(self, version: int) -> StateSchema:
-        self.read(version)
-        return schema_in(self._place.read(_name(version, DELTA)))
+        _, batches = self.read(version)
+        return StateSchema.of_file(batches.schema)
 
     def check(self, version: int, schema: StateSchema) -> Trailer:
         """That of the version, which has this schema. Raises StateMissing or StateMismatch."""
@@ -194,7 +193,7 @@ class BucketFiles:
 
         Raises StateMissing when there is none.
         """
-        deltas, bases = self.versions().values()
+        deltas, bases = self.versions()
         first = self._first(version, deltas)
         fitting = (b for b in sorted(bases, reverse=True) if first - 1 <= b <= version)
         base = next((each for each in fitting if self._is_base_of(each, version)), None)
@@ -202,7 +201,7 @@ class BucketFiles:
         start = first if base is None else base + 1
         weights = Weights() if base is None else Weights.of_base(bases[base])
         for each in range(start, version + 1):
-            if from_nothing and each == first:
+            if from_nothing and each == first:  # it has everything, as a base would
                 weights = Weights.of_base(deltas[each])
             else:
                 weights = weights.with_delta(deltas[each])
@@ -221,7 +220,7 @@ class BucketFiles:
 
     def kept(self) -> range:
         """The versions that can be opened."""
-        deltas, bases = self.versions().values()
+        deltas, bases = self.versions()
         if not deltas:
             return range(0)
         newest = max(deltas)
@@ -250,7 +249,7 @@ class BucketFiles:
         return self.trailer(base, BASE).identity == expected
 
     def clean(self, keep_from: int) -> list[str]:
-        deltas, bases = self.versions().values()
+        deltas, bases = self.versions()
         before = (b for b in sorted(bases, reverse=True) if b <= keep_from and b in deltas)
         base = next((each for each in before if self._is_base_of(each, each)), 0)
         gone = []
@@ -266,7 +265,7 @@ class BucketFiles:
         self._place.delete(list(self._place.sizes()))
 
     def _missing(self, version: int, name: str) -> StateMissing:
-        kept = list(self.versions()[DELTA])
+        kept = list(self.versions()[0])
         return StateMissing(
             f"version {version} of the state cannot be read: {self._path(name)} is not there",
             hint=f"there are deltas of versions {kept[0]} to {kept[-1]}; {_WAYS_ON}"

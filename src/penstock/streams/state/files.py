@@ -6,7 +6,7 @@ of everything before it. Readers of Arrow streams stop before it.
 
 import hashlib
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -81,7 +81,7 @@ def write_file(
     return trailer
 
 
-def read_file(content: pa.Buffer, name: str) -> tuple[Trailer, Iterator[pa.RecordBatch]]:
+def read_file(content: pa.Buffer, name: str) -> tuple[Trailer, pa.RecordBatchReader]:
     """What a file holds, all of it checked. Raises StateDamaged."""
     size = content.size
     trailer = read_trailer(content[max(0, size - TRAILER_BYTES) :].to_pybytes(), name)
@@ -90,8 +90,4 @@ def read_file(content: pa.Buffer, name: str) -> tuple[Trailer, Iterator[pa.Recor
     (crc,) = _CRC.unpack(content[size - _CRC.size :].to_pybytes())
     if crc32c(content[: size - _CRC.size]) != crc:
         raise damaged(name, "its checksum does not match")
-    return trailer, iter(pa.ipc.open_stream(content))
-
-
-def schema_in(content: pa.Buffer) -> StateSchema:
-    return StateSchema.of_file(pa.ipc.open_stream(content).schema)
+    return trailer, pa.ipc.open_stream(content)

@@ -28,7 +28,7 @@ def state_info(address: str | Path, operator: str, buckets: int) -> list[BucketI
         files = BucketFiles(str(address), operator, bucket, buckets)
         kept = files.kept()
         if kept:
-            size = sum(sum(sizes.values()) for sizes in files.versions().values())
+            size = sum(sum(sizes.values()) for sizes in files.versions())
             found.append(BucketInfo(bucket, files.trailer(kept[-1]).rows, size, kept))
     return found
 

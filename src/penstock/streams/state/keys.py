@@ -89,6 +89,7 @@ class KeyLayout:
                 self._inline.append((column, -(-dtype.itemsize // _WORD)))
             else:
                 self._rest.append(column)
+        self._tail_fields = [pa.field(str(i), schema[i].type) for i in self._rest]
         self.width = sum(words for _, words in self._inline)
         self.has_tail = bool(self._rest)
 
@@ -124,7 +125,7 @@ class KeyLayout:
         arrays = [batch.column(column) for column in self._rest]
         if len(arrays) == 1:
             return arrays[0]
-        return pa.StructArray.from_arrays(arrays, fields=[self.schema[i] for i in self._rest])
+        return pa.StructArray.from_arrays(arrays, fields=self._tail_fields)
 
     def decode(self, keys: Keys) -> list[pa.Array]:
         """The columns of these keys, in the order of the schema."""
@@ -140,12 +141,10 @@ class KeyLayout:
             tail = Cells(keys.data, keys.starts, keys.sizes)
             valid = _no_bit(keys.nulls, int(_TAIL_BIT))
             if len(self._rest) == 1:
-                kind = self.schema[self._rest[0]].type
-                columns[self._rest[0]] = cells.from_cells(kind, tail, valid)
+                columns[self._rest[0]] = cells.from_cells(self._tail_fields[0].type, tail, valid)
             else:
-                struct = pa.struct([self.schema[i] for i in self._rest])
-                children = cells.from_cells(struct, tail, valid).flatten()
-                columns.update(zip(self._rest, children, strict=True))
+                together = cells.from_cells(pa.struct(self._tail_fields), tail, valid)
+                columns.update(zip(self._rest, together.flatten(), strict=True))
         return [columns[i] for i in range(len(self.schema))]
 
 

@@ -1,6 +1,5 @@
 """One process at a time works on a bucket's arena."""
 
-import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -25,17 +24,14 @@ class BucketLock:
                 break
             except BlockingIOError:
                 if monotonic() >= deadline:
-                    holder = os.pread(self._fd, 20, 0).decode(errors="replace") or "unknown"
+                    holder = os.pread(self._fd, 20, 0).decode(errors="replace").strip()
                     os.close(self._fd)
                     raise StateLocked(
                         f"{path.parent} is in use by process {holder}",
                         hint="a task that was given up may still run; end it, then try again",
                     ) from None
                 sleep(_PAUSE)
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, str(os.getpid()).encode(), 0)
+        os.pwrite(self._fd, f"{os.getpid():<20}".encode(), 0)
 
     def release(self) -> None:
-        with contextlib.suppress(OSError):
-            os.ftruncate(self._fd, 0)
         os.close(self._fd)

@@ -65,6 +65,6 @@ class MappedFile:
 
 def disk_refused(error: OSError, doing: str) -> StateError:
     return StateError(
-        f"the disk refused ({error.strerror}): {doing}",
+        f"the disk refused ({error.strerror or error}): {doing}",
         hint="free some space or mend the disk; the step can then be run again, nothing is lost",
     )

@@ -1,5 +1,6 @@
 """Folders of files that appear as a whole: on this machine's disk, or at any address of fsspec."""
 
+import contextlib
 import os
 import uuid
 from collections.abc import Callable
@@ -48,11 +49,12 @@ class LocalPlace:
         self._folder = folder
 
     def sizes(self) -> dict[str, int]:
-        try:
-            with os.scandir(self._folder) as entries:
-                return {entry.name: entry.stat().st_size for entry in entries}
-        except FileNotFoundError:
-            return {}
+        found = {}
+        with contextlib.suppress(FileNotFoundError), os.scandir(self._folder) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):  # renamed or deleted meanwhile
+                    found[entry.name] = entry.stat().st_size
+        return found
 
     def read(self, name: str) -> pa.Buffer:
         path = self._folder / name
@@ -130,4 +132,5 @@ class FarPlace:
 
     def delete(self, names: list[str]) -> None:
         for name in names:
-            self._files.rm_file(self._path(name))
+            with contextlib.suppress(FileNotFoundError):
+                self._files.rm_file(self._path(name))

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import InvalidInput
-from penstock.streams.state.bucket import BucketState
+from penstock.streams.state.bucket import BucketState, unmap
 from penstock.streams.state.durable import BucketFiles
 from penstock.streams.state.files import NOTHING
 from penstock.streams.state.keys import bucket_of
@@ -32,6 +32,7 @@ def rescale(
     with tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
         paths = [f"{scratch}/{bucket}" for bucket in range(to_buckets)]
         with contextlib.ExitStack() as opened:
+            opened.callback(unmap, scratch)
             streams = [
                 opened.enter_context(pa.ipc.new_stream(file, schema.file_schema))
                 for file in [opened.enter_context(pa.OSFile(path, "wb")) for path in paths]

@@ -1,7 +1,7 @@
 """Rows of state by key: found, added, read, changed and removed.
 
 Row numbers hold until the step ends. Every change belongs to a step, which notes the rows that it
-touches; no operation looks at more rows than it is given, but for `live_rows`.
+touches; no operation looks at more rows than it is given, but for `all_rows`.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Runs the code blocks of the README as CONTRIBUTING.md describes and compares what they print."""
+"""Runs the code blocks of the pages as CONTRIBUTING.md describes and compares what they print."""
 
 import contextlib
 import doctest
@@ -15,13 +15,14 @@ from typing import NamedTuple
 
 import pytest
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+PAGES = ["README.md", "docs/log.md"]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 
 class Step(NamedTuple):
-    """A piece of code in the README and what it must print."""
+    """A piece of code in a page and what it must print."""
 
     language: str
     code: str
@@ -30,7 +31,7 @@ class Step(NamedTuple):
     def run(self, namespace: dict[str, object]) -> str:
         if self.language == "python":
             with contextlib.redirect_stdout(io.StringIO()) as printed:
-                exec(compile(self.code, str(README), "exec"), namespace)
+                exec(compile(self.code, "a page", "exec"), namespace)
             return printed.getvalue()
         done = subprocess.run(
             ("bash", "-c", self.code),
@@ -63,16 +64,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("COLUMNS", "100")
     yield tmp_path
     for lock in tmp_path.glob("*/lock"):
-        owner = json.loads(lock.read_text() or "{}").get("pid", os.getpid())
+        owner = json.loads(lock.read_text().strip() or "{}").get("pid", os.getpid())
         if owner != os.getpid():
             os.kill(owner, signal.SIGTERM)
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_readme_does_what_it_shows() -> None:
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_does_what_it_shows(page: str) -> None:
     namespace: dict[str, object] = {}
     same = doctest.OutputChecker().check_output
-    for step in steps(README.read_text()):
+    for step in steps((ROOT / page).read_text()):
         printed = step.run(namespace)
         assert same(step.expected, printed, doctest.ELLIPSIS), f"{step.code}\nprinted:\n{printed}"
 
