@@ -131,8 +131,8 @@ def test_what_is_not_committed_never_happened(host: Host, rebuilds: Rebuilds) ->
     assert host.contents(0) == expected(0)
     assert rebuilds.count == 2
 
-    with pytest.raises(InvalidInput), host.open(0) as state:
-        new = pa.record_batch({"key": pa.array(["new"])})
+    new = pa.record_batch({"key": pa.array(["new"])})
+    with pytest.raises(InvalidInput, match="no values 'key'"), host.open(0) as state:
         state.put(state.find_or_add(new), new)
     assert host.contents(0) == expected(0)
 

@@ -60,7 +60,7 @@ def test_little_state_has_few_files_to_read(host: Host) -> None:
     for version in range(80):
         step(host, version, range(version, version + 3))
 
-    assert 2 <= len(bases(host, 80)) <= 4
+    assert len(bases(host, 80)) == 1
 
 
 @pytest.mark.usefixtures("light")

@@ -66,6 +66,7 @@ class Broker:
             post=self.loop.call_soon_threadsafe,
             settings=settings.groups,
         )
+        self.groups.keep_topics(engine.topics.names())
         engine.topics.when_deleted = self._forget
         self.counts: Counter[str] = Counter()
         """What was refused, by reason; nothing is dropped without a count."""
