@@ -270,7 +270,7 @@ def test_whenever_the_power_goes(quick_disk: Path, seed: int) -> None:
 
 
 def test_a_retry_of_what_only_the_system_had_is_stored(tmp_path: Path) -> None:
-    """Without syncs a power cut may take any batch, but no producer is then told that it is there."""
+    """Without syncs a power cut may take any batch, but no producer is told that it is there."""
     held = HeldExecutor()
     policy = TopicPolicy(durability="os", segment_bytes=1024)
     partition = Partition(tmp_path, "t", 0, policy, held)

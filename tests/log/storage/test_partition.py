@@ -284,3 +284,23 @@ def test_a_deleted_partition_tells_whoever_waits(tmp_path: Path, held: HeldExecu
     held.run()  # the sync under way has nobody left to tell
     with pytest.raises(StorageFailed, match="deleted"):
         partition.append(batch(b"b"))
+
+
+def test_closing_what_nobody_wrote_to_writes_nothing(
+    tmp_path: Path, syncs: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = Partition(tmp_path, "t", 0, TopicPolicy(), syncs)
+    append(partition, b"a")
+    partition.close()
+    again = Partition(tmp_path, "t", 0, TopicPolicy(), syncs)
+    written: list[object] = []
+    monkeypatch.setattr(os, "fsync", written.append)
+    monkeypatch.setattr(os, "fdatasync", written.append)
+    again.close()
+    assert not written
+    monkeypatch.undo()
+    append(again, b"b")
+    again.close()
+    last = Partition(tmp_path, "t", 0, TopicPolicy(), syncs)
+    assert last.recovery.scanned_bytes == 0
+    assert read(last, 0) == [(0, b"a"), (1, b"b")]

@@ -80,6 +80,8 @@ class Partition:
         if self.recovery.scanned_bytes and policy.durability == "fsync":
             self._sync_files(self.recovery.checked)  # before what a killed process left is read
         self._published.end(self.end_offset)
+        # At this offset all that a close would write is there already.
+        self._closed_at = -1 if self.recovery.scanned_bytes else self.next_offset
 
     @property
     def _active(self) -> Segment:
@@ -349,7 +351,7 @@ class Partition:
     def close(self) -> None:
         """Syncs and writes the indexes, so that the next opening need not look at the batches."""
         with self._lock:
-            if self._folder is None or self.failure:
+            if self._folder is None or self.failure or self.next_offset == self._closed_at:
                 return
             try:
                 closed, self._unsynced = [each for each, _ in self._unsynced], []
@@ -358,6 +360,7 @@ class Partition:
                     segment.save_index()
                 self._save_producers(self._producers.dump(self.next_offset, now_ms()))
                 self._advance(self.next_offset, self._active, self._active.size)
+                self._closed_at = self.next_offset
             except OSError as error:
                 what = f"closing {self.topic}/{self.index}"
                 self.failure = storage_error(error, what, for_good=True)
