@@ -37,7 +37,6 @@ _PRODUCER = {
 _CONSUMER = {
     "group.id": "bench",
     "enable.auto.commit": False,
-    "fetch.message.max.bytes": 8 * 1024 * 1024,
     "fetch.queue.backoff.ms": 5,
     "fetch.wait.max.ms": 10,
     "queued.min.messages": 1_000_000,
