@@ -31,7 +31,7 @@ class Writing(threading.Thread):
     """A producer that numbers its records in each partition, and notes what it hears of them."""
 
     def __init__(self, name: str, address: str, topic: str, **settings: Any) -> None:
-        super().__init__(name=name)
+        super().__init__(name=name, daemon=True)
         self.topic = topic
         self.acknowledged: dict[tuple[int, int], bytes] = {}  # by partition and offset
         self.sent: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
@@ -52,14 +52,18 @@ class Writing(threading.Thread):
                 partition = luck.randrange(PARTITIONS)
                 value = b"%s %d " % (self.name.encode(), len(self.sent[partition]))
                 self.sent[partition].append(value.ljust(luck.randrange(20, 300), b"."))
-                self._producer.produce(
-                    self.topic,
-                    self.sent[partition][-1],
-                    partition=partition,
-                    on_delivery=self._heard,
-                )
+                try:
+                    self._producer.produce(
+                        self.topic,
+                        self.sent[partition][-1],
+                        partition=partition,
+                        on_delivery=self._heard,
+                    )
+                except KafkaException as error:
+                    self.failures.append(error)
+                    return
             self._producer.poll(0)
-        self._producer.flush(60)
+        self._producer.flush(30)
 
     def _heard(self, error: Any, message: Message) -> None:
         self._room.release()
@@ -81,7 +85,7 @@ class Reading(threading.Thread):
     """A member of the group, which commits now and then what it has read."""
 
     def __init__(self, address: str, topics: list[str]) -> None:
-        super().__init__()
+        super().__init__(daemon=True)
         self.read: dict[Place, dict[int, bytes]] = defaultdict(dict)
         self.committed: dict[Place, int] = {}  # and acknowledged
         self.failures: list[Any] = []
@@ -147,28 +151,24 @@ def test_twenty_rounds(tmp_path: Path) -> None:
         readers = [Reading(server.address, topics) for _ in range(2)]
         for thread in (*writers, *readers):
             thread.start()
-        try:
-            for _ in range(ROUNDS):
-                one_round(server, writers, readers, luck)
-        finally:
-            for writer in writers:
-                writer.stop()
-        try:
-            written = {topic: all_records(server.address, topic) for topic in topics}
-            wait_until(
-                lambda: all(
-                    set(written[topic][partition])
-                    <= set().union(*(reader.read[topic, partition] for reader in readers))
-                    for topic in topics
-                    for partition in range(PARTITIONS)
-                ),
-                within=60,
-                what="the group to read everything",
-            )
-        finally:
-            for reader in readers:
-                reader.stop()
-        assert "damaged" not in server.output
+        for _ in range(ROUNDS):
+            one_round(server, writers, readers, luck)
+            assert "damaged" not in server.output
+        for writer in writers:
+            writer.stop()
+        written = {topic: all_records(server.address, topic) for topic in topics}
+        places = [(topic, partition) for topic in topics for partition in range(PARTITIONS)]
+        wait_until(
+            lambda: all(
+                written[topic][partition].keys()
+                <= set().union(*(reader.read[topic, partition] for reader in readers))
+                for topic, partition in places
+            ),
+            within=60,
+            what="the group to read everything",
+        )
+        for reader in readers:
+            reader.stop()
     check(writers, readers, written)
 
 
@@ -192,7 +192,7 @@ def one_round(
         lambda: committed_offsets(server.address) != before, within=60, what="the group to go on"
     )
     server.kill()
-    acknowledged = [(place, at) for each in readers for place, at in each.committed.items()]
+    acknowledged = [item for each in readers for item in dict(each.committed).items()]
     server.restart()
     committed = committed_offsets(server.address)
     assert not [(place, at) for place, at in acknowledged if committed[place] < at]

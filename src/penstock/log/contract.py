@@ -20,8 +20,8 @@ from penstock.events.record import Position, Record
 from penstock.log.policy import Setting, TopicPolicy
 
 if TYPE_CHECKING:
-    from penstock.log.follower import Follower
-    from penstock.log.subscription import Subscription
+    from penstock.log.client.follower import Follower
+    from penstock.log.client.subscription import Subscription
 
 Start = Literal["earliest", "latest"]
 
@@ -84,7 +84,7 @@ class Log(ABC):
     @staticmethod
     def connect(address: str) -> "Log":
         """The log served at `host:port`, by penstock or by Apache Kafka."""
-        from penstock.log.remote import RemoteLog
+        from penstock.log.client.remote import RemoteLog
 
         return RemoteLog(address)
 

@@ -16,17 +16,17 @@ from typing import TypeVar
 from penstock.errors import RecordTooLarge
 from penstock.events.batch import HEADER_BYTES, decode, encode
 from penstock.events.record import Position, Record
+from penstock.log.client.follower import Follower
+from penstock.log.client.remote import RemoteLog
+from penstock.log.client.subscription import Subscription
 from penstock.log.contract import Bounds, GroupDescription, Log, Start, TopicDescription
 from penstock.log.engine import Engine
-from penstock.log.follower import Follower
 from penstock.log.partitioner import Partitioner
 from penstock.log.policy import Setting
-from penstock.log.remote import RemoteLog
 from penstock.log.server.server import Server
 from penstock.log.server.settings import ServerSettings
 from penstock.log.storage.partition import Partition
 from penstock.log.storage.times import first_at
-from penstock.log.subscription import Subscription
 from penstock.log.topics import Topic
 
 READ_BYTES = 1024 * 1024
@@ -73,6 +73,8 @@ class EmbeddedLog(Log):
 
     def delete(self, topic: str) -> None:
         self._engine.check_open()
+        if any(self._engine.journal.items()):
+            self.serve()  # the groups must hear of it, or a topic of the same name inherits offsets
         self._engine.topics.delete(topic)
 
     def topics(self) -> list[str]:
@@ -176,11 +178,15 @@ class EmbeddedLog(Log):
         self._wire.delete_group(group)
 
     def close(self) -> None:
-        if "_wire" in self.__dict__:
-            self._wire.close()
-        if self._service is not None:
-            self._service.stop()
-        self._engine.close()
+        with self._lock:
+            service, self._service = self._service, None
+        try:
+            if "_wire" in self.__dict__:
+                self._wire.close()
+            if service is not None:
+                service.stop()
+        finally:
+            self._engine.close()
 
 
 def _batches(places: list[int], records: list[Record], limit: int) -> Iterator[list[int]]:

@@ -65,9 +65,11 @@ class Engine:
     def close(self) -> None:
         if not self.closed:
             self.closed = True
-            self.topics.close()
-            self.journal.close()
-            self._let_go()
+            try:
+                self.topics.close()
+                self.journal.close()
+            finally:
+                self._let_go()
 
     def _let_go(self) -> None:
         self._syncs.shutdown()

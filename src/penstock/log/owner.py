@@ -78,17 +78,21 @@ def _read(folder: Path) -> dict[str, str]:
 
 def find(folder: Path) -> str | None:
     """The address of the server that owns this folder now, or None."""
+    return _read(folder).get("address") if _is_owned(folder) else None
+
+
+def _is_owned(folder: Path) -> bool:
     try:
         handle = os.open(folder / LOCK_FILE, os.O_RDONLY)
     except OSError:
-        return None
+        return False
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return _read(folder).get("address")
+        return True
     finally:
         os.close(handle)
-    return None
+    return False
 
 
 def find_or_start(folder: Path, *, idle_exit: str = "60s") -> str:
@@ -117,8 +121,8 @@ def find_or_start(folder: Path, *, idle_exit: str = "60s") -> str:
         address = find(folder)
         if address is not None:
             return address
-        if child.poll() is not None and find(folder) is None:
-            break
+        if child.poll() is not None and not _is_owned(folder):
+            break  # while another process owns it, that one may be about to announce itself
         sleep(0.01)
     raise LogUnreachable(
         f"the log server for {folder} did not start",

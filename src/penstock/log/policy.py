@@ -8,12 +8,11 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
-from typing import Literal, Self
+from typing import Self
 
 from penstock.clock import duration_ms
 from penstock.errors import InvalidPolicy, InvalidTopic
 
-Durability = Literal["fsync", "os", "memory"]
 Setting = str | int | timedelta
 
 FOREVER = -1
@@ -32,15 +31,13 @@ def check_topic_name(name: str) -> None:
 
 def _whole(low: int) -> Callable[[str, Setting], int]:
     def parse(name: str, setting: Setting) -> int:
-        if isinstance(setting, timedelta):
-            return duration_ms(setting)
-        text = str(setting)
-        if name.endswith(".ms") and not text.lstrip("-").isdigit():
-            return duration_ms(text)
-        try:
-            number = int(text)
-        except ValueError:
-            raise InvalidPolicy(f"{name}={text!r} is not a whole number") from None
+        is_number = str(setting).lstrip("-").isdigit()
+        if name.endswith(".ms") and not is_number:
+            number = duration_ms(setting if isinstance(setting, timedelta) else str(setting))
+        elif is_number:
+            number = int(str(setting))
+        else:
+            raise InvalidPolicy(f"{name}={setting!r} is not a whole number")
         if number < low or number > 2**63 - 1:
             raise InvalidPolicy(f"{name}={number} is out of range", hint=f"{low} or more")
         return number

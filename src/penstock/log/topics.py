@@ -18,6 +18,7 @@ from penstock.errors import (
     InvalidInput,
     InvalidPolicy,
     PartitionNotFound,
+    PenstockError,
     StorageFailed,
     TopicExists,
     TopicNotFound,
@@ -56,10 +57,12 @@ class Topics:
         self._lock = threading.Lock()
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[uuid.UUID, Topic] = {}
-        self.when_deleted: Callable[[str], None] = lambda name: None
+        self.when_deleted: Callable[[str], None] | None = None
         if self._folder is not None and self._trash is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(self._trash, ignore_errors=True)
+            self._trash.mkdir(exist_ok=True)  # now, as a full disk may have no room for it later
+            for grave in self._trash.iterdir():
+                shutil.rmtree(grave, ignore_errors=True)
             for path in sorted(self._folder.glob("*/topic.json")):
                 self._enter(self._open(path))
 
@@ -193,7 +196,6 @@ class Topics:
                 # Gone with one rename; the files follow, and the next opening sweeps up.
                 grave = self._trash / str(topic.id)
                 try:
-                    self._trash.mkdir(exist_ok=True)
                     (self._folder / name).rename(grave)
                     sync_folder(self._folder)
                 except OSError as error:
@@ -202,11 +204,18 @@ class Topics:
             del self._by_name[name], self._by_id[topic.id]
             for partition in topic.partitions:
                 partition.abandon()
-        self.when_deleted(name)
+        if self.when_deleted is not None:
+            self.when_deleted(name)
 
     def expire(self, now: int) -> int:
         """Applies every topic's retention; returns how many segments were deleted."""
-        return sum(expire(partition, now) for topic in self.all() for partition in topic.partitions)
+        gone = 0
+        for partition in [p for topic in self.all() for p in topic.partitions]:
+            try:
+                gone += expire(partition, now)
+            except (PenstockError, OSError) as error:  # the others' turn comes all the same
+                log.error("%s/%s: no retention: %s", partition.topic, partition.index, error)
+        return gone
 
     def close(self) -> None:
         for topic in self.all():

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.errors import CorruptBatch
-from penstock.log.storage.published import Published
+from penstock.log.storage.published import read_durable_offset, read_start_offset
 from penstock.log.storage.segment import Segment
 from penstock.log.storage.survey import survey
 
@@ -46,8 +46,7 @@ def check_partition(folder: Path) -> Iterator[Finding]:
         gone = CorruptBatch(f"{folder} is missing", file=str(folder), position=0)
         yield Finding(folder, damage=[gone])
         return
-    published = Published(folder, in_memory=False)
-    durable, start = published.durable, published.start
+    durable, start = read_durable_offset(folder), read_start_offset(folder)
     bases = sorted(int(path.stem) for path in folder.glob("*.log"))
     if durable > start and (not bases or bases[0] > start):
         yield Finding(folder, damage=[_missing(folder, start, bases[0] if bases else durable)])

@@ -4,8 +4,8 @@ import pytest
 
 from penstock.errors import OffsetOutOfRange, PartitionNotFound, TopicNotFound
 from penstock.events.record import Record
+from penstock.log.client.follower import Follower
 from penstock.log.contract import Log
-from penstock.log.follower import Follower
 from penstock.testing import wait_until
 
 WITHIN = 20.0

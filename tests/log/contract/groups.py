@@ -14,8 +14,8 @@ from penstock.errors import (
     TopicNotFound,
 )
 from penstock.events.record import Record
+from penstock.log.client.subscription import Subscription
 from penstock.log.contract import GroupLag, Log
-from penstock.log.subscription import Subscription
 from penstock.testing import wait_until
 
 

@@ -64,6 +64,8 @@ def test_it_stays_small_however_often_a_fact_changes(tmp_path: Path, syncs: Exec
     journal.close()
     size = sum(path.stat().st_size for path in tmp_path.rglob("*.log"))
     assert size < 4 * REPEAT_AFTER_BYTES
+    indexed = {path.stem for path in tmp_path.rglob("*.index")}
+    assert indexed <= {path.stem for path in tmp_path.rglob("*.log")}
     again = Journal(tmp_path, syncs)
     assert dict(again.items()) == facts
     assert again.get(b"old") == b"stays"

@@ -16,6 +16,7 @@ from penstock.events.batch import decode
 from penstock.log.policy import TopicPolicy
 from penstock.log.storage.partition import WARM_INDEXES, Partition
 from penstock.log.storage.published import read_durable_offset
+from penstock.log.storage.segment import Segment
 from penstock.log.storage.times import Timed, first_at, latest
 
 from .conftest import HeldExecutor, append, batch, read
@@ -304,3 +305,57 @@ def test_closing_what_nobody_wrote_to_writes_nothing(
     last = Partition(tmp_path, "t", 0, TopicPolicy(), syncs)
     assert last.recovery.scanned_bytes == 0
     assert read(last, 0) == [(0, b"a"), (1, b"b")]
+
+
+def test_what_is_forgotten_while_it_is_looked_up_is_out_of_range(
+    tmp_path: Path, syncs: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = Partition(tmp_path, "t", 0, SMALL, syncs)
+    for n in range(100):
+        append(partition, b"%d" % n)
+    look_up = partition._segment_of
+
+    def late(offset: int) -> Segment:
+        partition.forget_before(90)
+        return look_up(offset)
+
+    monkeypatch.setattr(partition, "_segment_of", late)
+    with pytest.raises(OffsetOutOfRange):
+        partition.slice(3, 1000)
+
+
+def test_an_abandoned_partition_touches_no_file(tmp_path: Path, syncs: Executor) -> None:
+    partition = Partition(tmp_path, "t", 0, SMALL, syncs)
+    for n in range(100):
+        append(partition, b"%d" % n)
+    partition.abandon()
+    before = sorted(tmp_path.iterdir())
+    assert partition.forget_before(90) == 0
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_the_durable_end_never_moves_back(tmp_path: Path, held: HeldExecutor) -> None:
+    partition = Partition(tmp_path, "t", 0, TopicPolicy(), held)
+    partition.when_durable(partition.append(batch(b"a")).next_offset, lambda error: None)
+    partition.policy = TopicPolicy(durability="os")
+    partition.append(batch(b"b"))
+    partition._advance(1, partition.segments[-1], 0)
+    assert partition.end_offset == 2
+
+
+def test_one_who_cannot_be_told_keeps_nobody_else_waiting(
+    tmp_path: Path, held: HeldExecutor
+) -> None:
+    partition = Partition(tmp_path, "t", 0, TopicPolicy(), held)
+    told: list[Exception | None] = []
+
+    def fail(error: Exception | None) -> None:
+        raise ValueError("gone")
+
+    partition.when_durable(partition.append(batch(b"a")).next_offset, fail)
+    partition.when_durable(partition.append(batch(b"b")).next_offset, told.append)
+    held.run()
+    assert told == [None]
+    partition.when_durable(partition.append(batch(b"c")).next_offset, told.append)
+    held.run()
+    assert told == [None, None]

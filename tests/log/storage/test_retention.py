@@ -24,11 +24,24 @@ def test_segments_whose_records_are_all_too_old_go(tmp_path: Path, syncs: Execut
     assert expire(partition, now=90) == 0
 
 
-def test_the_active_segment_stays_however_old(tmp_path: Path, syncs: Executor) -> None:
+def test_the_active_segment_goes_too_when_all_of_it_is_old(tmp_path: Path, syncs: Executor) -> None:
     partition = filled(tmp_path, syncs, retention_ms=50)
-    expire(partition, now=10**9)
-    assert len(partition.segments) == 1
+    expire(partition, now=99 + 50)
     assert read(partition, partition.start_offset)[-1] == (99, b"99")
+    expire(partition, now=99 + 51)
+    assert (partition.start_offset, partition.end_offset) == (100, 100)
+    assert append(partition, 200) == 100
+    assert partition.size < 1024
+
+
+def test_what_goes_frees_its_room_also_if_it_was_there_at_the_opening(
+    tmp_path: Path, syncs: Executor
+) -> None:
+    filled(tmp_path, syncs, retention_ms=50).close()
+    again = Partition(tmp_path, "t", 0, TopicPolicy(retention_ms=50), syncs)
+    expire(again, now=10**9)
+    held = [str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    assert not [name for name in held if name.startswith(str(tmp_path)) and "(deleted)" in name]
 
 
 def test_segments_beyond_the_bytes_go_from_the_start(tmp_path: Path, syncs: Executor) -> None:

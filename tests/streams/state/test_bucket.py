@@ -17,6 +17,7 @@ from penstock.errors import (
     StateMissing,
 )
 from penstock.streams.state import BucketState, StateSchema, arena, bucket
+from penstock.streams.state.index_kernels import FREE
 from tests.streams.state.hosts import Contents, Host
 
 SCHEMA = StateSchema(
@@ -186,7 +187,7 @@ def _cut(path: Path) -> None:
 
 def _flip_head(path: Path) -> None:
     content = bytearray(path.read_bytes())
-    content[3] ^= 1
+    content[8 * FREE] ^= 1  # a row that is in use
     path.write_bytes(bytes(content))
 
 
@@ -251,6 +252,17 @@ def test_another_history_is_not_taken_for_the_same_version(host: Host, other: Ho
     step(host, 0)
     step(host, 1)
     with other.open(-1) as state:  # the node was reset, and ran on another host
+        state.find_or_add(pa.record_batch({"key": pa.array(["reset"])}))
+        state.commit(0)
+    with other.open(0) as state:
+        state.commit(1)
+
+    assert host.contents(1) == {"['reset']": "[None, None]"}
+
+
+def test_an_arena_of_another_history_is_not_brought_up_to_date(host: Host, other: Host) -> None:
+    step(host, 0)
+    with other.open(-1) as state:
         state.find_or_add(pa.record_batch({"key": pa.array(["reset"])}))
         state.commit(0)
     with other.open(0) as state:

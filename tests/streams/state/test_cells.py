@@ -117,8 +117,11 @@ def test_what_lies_under_a_null_does_not_matter() -> None:
     other = pa.StructArray.from_arrays([pa.array([1, 9, 3], pa.int64())], ["a"], mask=mask)
     lists = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), child, mask=mask)
     short = pa.array([[1], None, [3]], pa.list_(pa.int64()))
+    buffers = pa.array(["a", "junk", "b"]).buffers()
+    junk = pa.Array.from_buffers(pa.string(), 3, [pa.py_buffer(b"\x05"), *buffers[1:]])
+    plain = pa.array(["a", None, "b"])
 
-    for one, two in ((struct, other), (lists, short)):
+    for one, two in ((struct, other), (lists, short), (junk, plain)):
         for i in range(3):
             assert cell(cells.to_cells(one), i) == cell(cells.to_cells(two), i)
 

@@ -67,7 +67,6 @@ class Broker:
             settings=settings.groups,
         )
         self.groups.keep_topics(engine.topics.names())
-        engine.topics.when_deleted = self._forget
         self.counts: Counter[str] = Counter()
         """What was refused, by reason; nothing is dropped without a count."""
 
@@ -82,5 +81,6 @@ class Broker:
             return self.topics.create(name, self.settings.partitions, {})
         return self.topics.get(name)
 
-    def _forget(self, topic: str) -> None:
+    def forget(self, topic: str) -> None:
+        """From any thread: the groups' offsets in a deleted topic."""
         self.loop.call_soon_threadsafe(self.groups.forget_topic, topic)

@@ -52,7 +52,7 @@ def storage_error(error: OSError, doing: str, *, for_good: bool = False) -> Stor
     if error.errno in (errno.ENOSPC, errno.EDQUOT) and not for_good:
         return DiskFull(
             f"the disk is full: {doing}",
-            hint="free some space or lower the topics' retention; writing goes on by itself then",
+            hint="free some space, or delete records or topics; writing goes on by itself then",
         )
     return StorageFailed(
         f"the disk failed ({error.strerror}): {doing}",

@@ -16,8 +16,9 @@ from penstock.log.storage.files import write_atomically
 
 INTERVAL_BYTES = 4096
 
-_MAGIC = b"PSIX\x00\x00\x00\x01"
-_HEAD = struct.Struct("<8sIqqqqqq")  # magic, crc, then the summary and the number of entries
+_MAGIC = b"PSIX\x00\x00\x00\x02"
+_FACTS = struct.Struct("<6q")
+_HEAD = struct.Struct("<8sII6q")  # magic, the checksums of facts and entries, the facts
 
 
 class Index:
@@ -65,21 +66,18 @@ class Index:
             base_offset,
             len(self._offsets),
         )
-        crc = crc32c(body, crc32c(struct.pack("<6q", *facts)))
-        write_atomically(path, _HEAD.pack(_MAGIC, crc, *facts) + body)
+        crcs = crc32c(_FACTS.pack(*facts)), crc32c(body)
+        write_atomically(path, _HEAD.pack(_MAGIC, *crcs, *facts) + body)
 
 
 def read_max_timestamp(path: Path, size: int) -> int | None:
     """The highest timestamp of a closed segment, from the head of its index alone."""
     try:
         with path.open("rb") as file:
-            head = file.read(_HEAD.size)
+            facts = _facts(file.read(_HEAD.size), size)
     except OSError:
         return None
-    if len(head) < _HEAD.size:
-        return None
-    magic, _, _, stated_size, max_timestamp, *_ = _HEAD.unpack(head)
-    return max_timestamp if (magic, stated_size) == (_MAGIC, size) else None
+    return facts[2] if facts else None
 
 
 def load_index(path: Path, base_offset: int, size: int) -> tuple[Index, int] | None:
@@ -88,18 +86,11 @@ def load_index(path: Path, base_offset: int, size: int) -> tuple[Index, int] | N
         content = path.read_bytes()
     except OSError:
         return None
-    if len(content) < _HEAD.size:
+    facts, body = _facts(content, size), content[_HEAD.size :]
+    if facts is None or crc32c(body) != _HEAD.unpack_from(content)[2]:
         return None
-    magic, crc, *facts = _HEAD.unpack_from(content)
-    body = content[_HEAD.size :]
-    next_offset, stated_size, max_timestamp, max_position, stated_base, count = facts
-    fits = (
-        magic == _MAGIC
-        and (stated_base, stated_size) == (base_offset, size)
-        and len(body) == 24 * count
-        and crc32c(body, crc32c(struct.pack("<6q", *facts))) == crc
-    )
-    if not fits:
+    next_offset, _, max_timestamp, max_position, stated_base, count = facts
+    if stated_base != base_offset or len(body) != 24 * count:
         return None
     index = Index()
     index._offsets.frombytes(body[: 8 * count])
@@ -107,3 +98,12 @@ def load_index(path: Path, base_offset: int, size: int) -> tuple[Index, int] | N
     index._times.frombytes(body[16 * count :])
     index.max_timestamp, index.max_timestamp_position = max_timestamp, max_position
     return index, next_offset
+
+
+def _facts(content: bytes, size: int) -> list[int] | None:
+    """What the head says, if its checksum fits and it speaks of a segment of this size."""
+    if len(content) < _HEAD.size:
+        return None
+    magic, crc, _, *facts = _HEAD.unpack_from(content)
+    fits = (magic, crc, facts[1]) == (_MAGIC, crc32c(_FACTS.pack(*facts)), size)
+    return facts if fits else None

@@ -5,18 +5,22 @@ with the puts around it. When more has been appended than the facts weigh, they 
 once more and what stands before them is forgotten, so that a put costs a constant on average.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from itertools import islice
 from pathlib import Path
 
+from penstock.errors import StorageFailed
 from penstock.events.batch import decode, encode
 from penstock.events.record import Record
 from penstock.log.policy import FOREVER, TopicPolicy
 from penstock.log.storage.partition import Partition
 
 Done = Callable[[Exception | None], None]
+
+log = logging.getLogger(__name__)
 
 READ_BYTES = 4 * 1024 * 1024
 REPEAT_AFTER_BYTES = 1024 * 1024
@@ -70,13 +74,19 @@ class Journal:
             for key, fact in entries.items():
                 self._set(key, fact)
             if self._appended > max(REPEAT_AFTER_BYTES, 2 * self._weight):
-                self._repeat()
+                self._repeat_or_later()
         self._partition.when_durable(end, done or (lambda error: None))
 
     def _append(self, entries: Mapping[bytes, bytes | None]) -> int:
         batch = encode([Record(key=key, value=fact) for key, fact in entries.items()])
         self._appended += len(batch)
         return self._partition.append(memoryview(batch)).next_offset
+
+    def _repeat_or_later(self) -> None:
+        try:
+            self._repeat()
+        except StorageFailed as error:  # the put itself is stored
+            log.warning("the journal cannot be shortened: %s", error.message)
 
     def _repeat(self) -> None:
         start = self._partition.next_offset
@@ -88,7 +98,10 @@ class Journal:
 
         def forget(error: Exception | None) -> None:
             if error is None:
-                self._partition.forget_before(start)
+                try:
+                    self._partition.forget_before(start)
+                except StorageFailed as failure:
+                    log.warning("the journal cannot be shortened: %s", failure.message)
 
         self._partition.when_durable(end, forget)
 

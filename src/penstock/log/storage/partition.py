@@ -4,7 +4,6 @@ Appending writes; acknowledging waits for the sync. One `fdatasync` covers every
 (group commit), and only what is synced can be read: `end_offset` is the durable end.
 """
 
-import contextlib
 import logging
 import threading
 from bisect import bisect_right
@@ -64,21 +63,24 @@ class Partition:
         self._unsynced: list[tuple[Segment, bytes]] = []  # closed, and the producers as of then
         self._settling = threading.Lock()
         self._has_new_file = True
+        self._abandoned = False
         self._warm: OrderedDict[int, Segment] = OrderedDict()
+        self._warming = threading.Lock()
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         self._published = Published(folder, in_memory=in_memory)
         self._producers = Producers()
         acknowledged = max(self._published.durable, self._published.start)
-        self.recovery = open_segments(self._folder, acknowledged, self._producers)
+        recovery = open_segments(self._folder, acknowledged, self._producers)
+        self.recovery = recovery.figures
         self._told = {(damage.file, damage.position) for damage in self.recovery.damage}
         # Replaced, never changed, so that readers need no lock.
-        self.segments = self.recovery.segments
+        self.segments = recovery.segments
         self._durable = (self._active, self._active.size)
         self.next_offset = self.end_offset = self._active.next_offset
         self.start_offset = max(self.segments[0].base_offset, self._published.start)
         if self.recovery.scanned_bytes and policy.durability == "fsync":
-            self._sync_files(self.recovery.checked)  # before what a killed process left is read
+            self._sync_files(recovery.checked)  # before what a killed process left is read
         self._published.end(self.end_offset)
         # At this offset all that a close would write is there already.
         self._closed_at = -1 if self.recovery.scanned_bytes else self.next_offset
@@ -173,9 +175,9 @@ class Partition:
         self.segments = [*self.segments, fresh]
         if self._folder is None:
             return
+        self._has_new_file = True
         producers = self._producers.dump(self.next_offset, now)
         if self.policy.durability == "fsync":
-            self._has_new_file = True
             self._unsynced.append((closed, producers))
         else:
             self._syncs.submit(self._settle, closed, producers)
@@ -186,15 +188,16 @@ class Partition:
         That there is an index also tells that the segment was synced.
         """
         try:
-            closed.save_index()
-            self._save_producers(producers)
+            with self._settling:
+                if not self._abandoned and closed in self.segments:
+                    closed.save_index()
+                    self._save_producers(producers)
         except OSError as error:
             log.warning("%s/%s: no index written: %s", self.topic, self.index, error)
 
     def _save_producers(self, producers: bytes) -> None:
-        with self._settling:
-            if self._folder is not None:
-                write_atomically(self._folder / PRODUCERS_FILE, producers)
+        if self._folder is not None:
+            write_atomically(self._folder / PRODUCERS_FILE, producers)
 
     # Durability
 
@@ -238,8 +241,10 @@ class Partition:
                     self._waiting = [wait for wait in self._waiting if wait[0] > target]
                 self._syncing = more = bool(self._waiting)
             for _, done in ready:
-                with contextlib.suppress(RuntimeError):  # the event loop that waited was closed
+                try:
                     done(failure)
+                except Exception:  # one who cannot be told must not keep the others waiting
+                    log.exception("%s/%s: telling of a sync", self.topic, self.index)
             for each, producers in closed if failure is None else ():
                 self._settle(each, producers)
 
@@ -251,6 +256,8 @@ class Partition:
             sync_folder(self._folder)
 
     def _advance(self, offset: int, segment: Segment, size: int) -> None:
+        if offset <= self.end_offset:
+            return  # a sync that began before the topic's durability was changed
         self._durable = (segment, size)  # before the offset, which readers look at first
         self.end_offset = offset
         self._published.end(offset)
@@ -303,16 +310,19 @@ class Partition:
     def _segment_of(self, offset: int) -> Segment:
         segments = self.segments
         segment = segments[bisect_right(segments, offset, key=_base) - 1]
+        if offset < segment.base_offset:
+            self.check_offset(offset)  # which raises: it was forgotten a moment ago
         if segment is not self._active:
             self._keep_warm(segment)
         return segment
 
     def _keep_warm(self, segment: Segment) -> None:
         """Bounds the memory that indexes of closed segments take while somebody reads them all."""
-        self._warm[segment.base_offset] = segment
-        self._warm.move_to_end(segment.base_offset)
-        if len(self._warm) > WARM_INDEXES:
-            self._warm.popitem(last=False)[1].drop_index()
+        with self._warming:
+            self._warm[segment.base_offset] = segment
+            self._warm.move_to_end(segment.base_offset)
+            if len(self._warm) > WARM_INDEXES:
+                self._warm.popitem(last=False)[1].drop_index()
 
     # The start
 
@@ -321,9 +331,9 @@ class Partition:
 
         Returns how many segments went. Readers that hold one keep reading it.
         """
-        with self._lock:
+        with self._settling, self._lock:
             offset = min(offset, self.end_offset)
-            if offset <= self.start_offset:
+            if offset <= self.start_offset or self._abandoned:
                 return 0
             try:
                 self._published.begin(offset)
@@ -332,14 +342,28 @@ class Partition:
             self.start_offset = offset
             gone = [s for s in self.segments[:-1] if s.next_offset <= offset]
             self.segments = self.segments[len(gone) :]
-        for segment in gone:
-            self._warm.pop(segment.base_offset, None)
-            segment.remove()
+            for segment in gone:
+                segment.remove()
+        with self._warming:
+            for segment in gone:
+                self._warm.pop(segment.base_offset, None)
         return len(gone)
+
+    def roll_if_older(self, timestamp: int) -> None:
+        """Closes the active segment when all its records are older, so that it can be forgotten."""
+        with self._lock:
+            stale = self._active.size and self._active.max_timestamp < timestamp
+            if stale and self.end_offset == self.next_offset and not self.failure:
+                self._roll(now_ms())
+                self._durable = (self._active, 0)
+                settled, self._unsynced = self._unsynced, []  # all of it is durable already
+                for closed, producers in settled:
+                    self._syncs.submit(self._settle, closed, producers)
 
     def abandon(self) -> None:
         """The topic is deleted: whoever waits here is told, and nothing more is written."""
-        with self._lock:
+        with self._settling, self._lock:
+            self._abandoned = True
             self.failure = StorageFailed(f"topic {self.topic} was deleted")
             waiting, self._waiting = self._waiting, []
             watchers, self._watchers = self._watchers, []
@@ -350,7 +374,7 @@ class Partition:
 
     def close(self) -> None:
         """Syncs and writes the indexes, so that the next opening need not look at the batches."""
-        with self._lock:
+        with self._settling, self._lock:
             if self._folder is None or self.failure or self.next_offset == self._closed_at:
                 return
             try:

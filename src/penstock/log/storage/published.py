@@ -9,7 +9,7 @@ import os
 import struct
 from pathlib import Path
 
-from penstock.log.storage.files import OpenFile, write_atomically
+from penstock.log.storage.files import OpenFile
 
 DURABLE_FILE = "durable"
 START_FILE = "start"
@@ -29,17 +29,23 @@ def read_durable_offset(folder: Path) -> int:
     return int(_OFFSET.unpack(content)[0]) if len(content) == _OFFSET.size else 0
 
 
+def read_start_offset(folder: Path) -> int:
+    """The first offset that is kept of the partition in this folder."""
+    try:
+        return int((folder / START_FILE).read_bytes() or b"0")
+    except FileNotFoundError:
+        return 0
+
+
 class Published:
     def __init__(self, folder: Path | None, *, in_memory: bool) -> None:
-        self._folder = folder
         self._in_memory = in_memory
         self.durable = 0 if folder is None else read_durable_offset(folder)
-        self.start = self._read_start()
+        self.start = 0 if folder is None else read_start_offset(folder)
         self._file = None if folder is None else OpenFile(folder / DURABLE_FILE)
-
-    def _read_start(self) -> int:
-        path = self._folder and self._folder / START_FILE
-        return int(path.read_text()) if path and path.exists() else 0
+        self._start_file = None if folder is None else OpenFile(folder / START_FILE)
+        if self._start_file is not None and not self._start_file.size():
+            self._write_start(0)  # takes its room now: retention must work on a full disk
 
     def end(self, offset: int) -> None:
         if self._file is None:
@@ -49,12 +55,19 @@ class Published:
             with contextlib.suppress(OSError):
                 os.pwrite(self._file.fd, _OFFSET.pack(offset), 0)
         elif offset >= self.durable:
-            self.durable = offset + RESERVED_OFFSETS
-            os.pwrite(self._file.fd, _OFFSET.pack(self.durable), 0)
+            reserved = offset + RESERVED_OFFSETS
+            os.pwrite(self._file.fd, _OFFSET.pack(reserved), 0)
             os.fdatasync(self._file.fd)
+            self.durable = reserved
 
     def begin(self, offset: int) -> None:
         """Durably forgets what stands before `offset`."""
+        if self._start_file is not None:
+            self._write_start(offset)
+            os.fdatasync(self._start_file.fd)
         self.start = offset
-        if self._folder is not None:
-            write_atomically(self._folder / START_FILE, str(offset).encode())
+
+    def _write_start(self, offset: int) -> None:
+        """In place, by one write within a sector."""
+        assert self._start_file is not None
+        os.pwrite(self._start_file.fd, b"%020d" % offset, 0)

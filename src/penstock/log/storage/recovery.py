@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock.clock import now_ms
 from penstock.errors import CorruptBatch
@@ -24,6 +25,14 @@ from penstock.log.storage.survey import survey
 PRODUCERS_FILE = "producers.json"
 
 
+class Figures(NamedTuple):
+    """What a recovery did, without the files, which retention must be able to let go."""
+
+    scanned_bytes: int
+    cut_bytes: int
+    damage: list[CorruptBatch]
+
+
 @dataclass
 class Recovery:
     """`checked` are the segments of the tail, which are not known to be synced."""
@@ -33,6 +42,10 @@ class Recovery:
     scanned_bytes: int = 0
     cut_bytes: int = 0
     damage: list[CorruptBatch] = field(default_factory=list)
+
+    @property
+    def figures(self) -> Figures:
+        return Figures(self.scanned_bytes, self.cut_bytes, self.damage)
 
 
 def open_segments(folder: Path | None, durable_offset: int, producers: Producers) -> Recovery:

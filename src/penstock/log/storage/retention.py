@@ -5,7 +5,12 @@ from penstock.log.storage.partition import Partition
 
 
 def expire(partition: Partition, now: int) -> int:
-    """Deletes whole segments from the start, never the active one; returns how many."""
+    """Deletes whole segments from the start; returns how many.
+
+    The active one goes only when all its records are too old, not because of its size.
+    """
+    if partition.policy.retention_ms != FOREVER:
+        partition.roll_if_older(now - partition.policy.retention_ms)
     return partition.forget_before(max(_start_by_time(partition, now), _start_by_bytes(partition)))
 
 

@@ -64,10 +64,11 @@ class Segment:
     @property
     def index(self) -> Index:
         """Loaded when it is needed, built again from the batches when it does not fit."""
-        if self._index is None and not self.load_index():
-            self._index = self._build_index()
-        assert self._index is not None
-        return self._index
+        index = self._index  # which another reader may drop meanwhile
+        if index is None:
+            found = self._saved_index()
+            index = self._index = found[0] if found else self._build_index()
+        return index
 
     @index.setter
     def index(self, index: Index) -> None:
@@ -94,12 +95,14 @@ class Segment:
 
     def load_index(self) -> bool:
         """Takes over the saved index if it fits this file as it is."""
-        if self.index_path is None:
-            return False
-        found = load_index(self.index_path, self.base_offset, self.size)
+        found = self._saved_index()
         if found:
             self._index, self.next_offset = found
         return found is not None
+
+    def _saved_index(self) -> tuple[Index, int] | None:
+        path = self.index_path
+        return None if path is None else load_index(path, self.base_offset, self.size)
 
     def drop_index(self) -> None:
         self._index = None
@@ -205,7 +208,7 @@ class Segment:
                 return position, header
         missing = self.corrupt(self.size, f"offset {offset} is missing")
         goes_on = self.next_offset
-        for position, found in survey(self, entry, base, self.next_offset):
+        for position, found in survey(self, entry, base, self.next_offset, WALK_BYTES):
             if isinstance(found, CorruptBatch):
                 missing = found
             elif found.last_offset >= offset:

@@ -16,10 +16,11 @@ SEARCH_BYTES = 16 * 1024 * 1024
 _MARK = b"\0\0\0\0\x02"
 _MARK_AT = 12
 _READ_BYTES = 16 * 1024
+_SURVEY_BYTES = 4 * 1024 * 1024
 
 
 def survey(
-    segment: "Segment", position: int, offset: int, end: int
+    segment: "Segment", position: int, offset: int, end: int, at_once: int = _SURVEY_BYTES
 ) -> Iterator[tuple[int, BatchHeader | CorruptBatch]]:
     """The batches from `position` on, every byte checked, and the damage in between.
 
@@ -28,7 +29,7 @@ def survey(
     """
     while position < segment.size:
         try:
-            for at, header in segment.scan(position, offset):
+            for at, header in segment.scan(position, offset, at_once):
                 position, offset = at + header.size, header.next_offset
                 yield at, header
             return

@@ -85,8 +85,6 @@ def read_file(content: pa.Buffer, name: str) -> tuple[Trailer, pa.RecordBatchRea
     """What a file holds, all of it checked. Raises StateDamaged."""
     size = content.size
     trailer = read_trailer(content[max(0, size - TRAILER_BYTES) :].to_pybytes(), name)
-    if trailer.body != size - TRAILER_BYTES:
-        raise damaged(name, f"it has {size - TRAILER_BYTES} bytes of {trailer.body}")
     (crc,) = _CRC.unpack(content[size - _CRC.size :].to_pybytes())
     if crc32c(content[: size - _CRC.size]) != crc:
         raise damaged(name, "its checksum does not match")

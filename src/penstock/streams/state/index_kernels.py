@@ -14,7 +14,7 @@ A row is `stride` words of the records. Word 0 is its meta word:
 
 Then come the words of the key, place and size of its tail in the heap if it has one, place and size
 of every value in the heap, and the values of fixed width. In a free row the meta word holds the
-next free row plus one, above 8 zero bits.
+next free row plus one, above 8 zero bits, and the words of values are zero, as in a row never used.
 
 Compiled code checks no index by itself. Slots come from a hash and the size of the index; row
 numbers and places come from a file, and are compared with what there is before they are used: the
@@ -210,8 +210,6 @@ def add_keys(
                     return DAMAGED
                 head[FREE] = records[np.uint64(row * stride)] >> 8
             at = np.uint64(row * stride)
-            for j in range(stride):
-                records[at + np.uint64(j)] = 0
             records[at] = LIVE | FRESH | NEW | (np.int64(keys.nulls[np.uint64(i)]) << _NULLS_SHIFT)
             for j in range(keys.width):
                 records[at + np.uint64(1 + j)] = keys.words[np.uint64(i * keys.width + j)]

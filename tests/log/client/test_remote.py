@@ -18,9 +18,9 @@ from penstock.errors import (
     TopicNotFound,
 )
 from penstock.events.record import Position, Record
+from penstock.log.client.remote import RemoteLog
 from penstock.log.contract import Bounds, Log
 from penstock.log.embedded import EmbeddedLog
-from penstock.log.remote import RemoteLog
 from penstock.testing import KafkaProcess, LogServerProcess, wait_until
 
 NOBODY = "127.0.0.1:1"

@@ -15,7 +15,7 @@ from penstock.errors import (
     TopicExists,
     TopicNotFound,
 )
-from penstock.log.connection import logger, meaning, meaningful, settings
+from penstock.log.client.connection import logger, meaning, meaningful, settings
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from penstock import clock
 from penstock.errors import LogUnreachable, TopicNotFound
 from penstock.events.record import Record
-from penstock.log.connection import logger, meaning, receive, record_of, settings
+from penstock.log.client.connection import logger, meaning, receive, record_of, settings
 
 _ROUND = 0.5  # seconds; records end a round at once
 _LOOK = 2.0  # seconds of silence before it looks at the topic itself, and between two looks

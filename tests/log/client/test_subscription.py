@@ -9,10 +9,10 @@ import pytest
 
 from penstock.errors import LogClosed, LogUnreachable, TopicNotFound
 from penstock.events.record import Record
-from penstock.log import subscription
+from penstock.log.client import subscription
+from penstock.log.client.subscription import Subscription
 from penstock.log.contract import Log
 from penstock.log.embedded import EmbeddedLog
-from penstock.log.subscription import Subscription
 from penstock.testing import LogServerProcess, wait_until
 from penstock.testing.child import Child
 
@@ -172,7 +172,7 @@ def test_control_c_ends_the_iteration_cleanly(
     log.create(topic)
     log.append(topic, numbered(0, 3))
     program = f"""
-from penstock.log.subscription import Subscription
+from penstock.log.client.subscription import Subscription
 try:
     with Subscription({address!r}, {group!r}, [{topic!r}]) as records:
         for record in records:

@@ -42,7 +42,11 @@ from penstock.errors import (
 )
 from penstock.events.batch import encode
 from penstock.events.record import Position, Record
-from penstock.log.connection import meaning, meaningful, settings
+from penstock.log.client.connection import meaning, meaningful, settings
+from penstock.log.client.delivery import SharedProducer
+from penstock.log.client.follower import Follower
+from penstock.log.client.reading import out_of_range, read_partition
+from penstock.log.client.subscription import Subscription
 from penstock.log.contract import (
     Bounds,
     GroupDescription,
@@ -51,12 +55,8 @@ from penstock.log.contract import (
     Start,
     TopicDescription,
 )
-from penstock.log.delivery import SharedProducer
-from penstock.log.follower import Follower
 from penstock.log.partitioner import Partitioner
 from penstock.log.policy import SETTINGS, Setting, TopicPolicy, check_topic_name
-from penstock.log.reading import out_of_range, read_partition
-from penstock.log.subscription import Subscription
 
 _FIRST_CONTACT = 5.0  # seconds for the first answer; later ones have the whole time limit
 _PAUSE = 0.005
@@ -357,7 +357,7 @@ class RemoteLog(Log):
         ends = self._offsets(committed.keys() | owners.keys(), _LATEST)
         return GroupDescription(
             name=group,
-            state=described.state.name.title().replace("_", "").replace("ing", "e"),
+            state=described.state.name.title().replace("_", "").replace("Rebalancing", "Rebalance"),
             members=tuple(sorted(member.member_id for member in described.members)),
             lags=tuple(
                 GroupLag(*place, committed.get(place, -1), end, owners.get(place, ""))

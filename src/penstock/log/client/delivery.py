@@ -7,7 +7,7 @@ from threading import Condition
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from penstock.events.record import Position, Record
-from penstock.log.connection import meaning, settings
+from penstock.log.client.connection import meaning, settings
 
 _ROUND = 0.1  # seconds; deliveries end a round at once
 

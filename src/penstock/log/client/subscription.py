@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from penstock import clock
 from penstock.errors import InvalidInput, LogClosed, TopicNotFound
 from penstock.events.record import Record
-from penstock.log.connection import logger, meaning, meaningful, receive, record_of, settings
+from penstock.log.client.connection import logger, meaning, meaningful, receive, record_of, settings
 from penstock.log.contract import Start
 
 _ROUND = 0.1  # seconds until a waiting thread looks up; records end a round at once

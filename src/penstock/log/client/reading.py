@@ -6,7 +6,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from penstock.errors import LogUnreachable, OffsetOutOfRange
 from penstock.events.record import Record
-from penstock.log.connection import meaning, meaningful, receive, record_of, settings
+from penstock.log.client.connection import meaning, meaningful, receive, record_of, settings
 from penstock.log.contract import Bounds
 
 _ROUND = 1.0  # seconds; messages end a round at once
