@@ -53,6 +53,13 @@ def take_the_rest(file: Path) -> None:
             rest.write(bytes(4096))
 
 
+def commits(log: Log) -> bool:
+    with contextlib.suppress(LogError):
+        log.commit("others", {("orders", 0): 1})
+        return True
+    return False
+
+
 def values(log: Log) -> list[bytes | None]:
     return [record.value for record in log.read("orders", 0, 0)]
 
@@ -75,6 +82,7 @@ def test_in_the_same_process(small_disk: Path) -> None:
         assert values(log) == [*acknowledged, b"there is room again"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_under_the_server(small_disk: Path) -> None:
     ballast = small_disk / "ballast"
@@ -216,6 +224,7 @@ def test_a_retry_is_stored_once_when_there_is_room(small_disk: Path) -> None:
         assert client.fetch(topic, 2).records in (None, b"")
 
 
+@pytest.mark.slow
 def test_a_group_goes_on_when_there_is_room(small_disk: Path) -> None:
     with LogServerProcess(small_disk / "data") as server:
         with Log.connect(server.address) as log:
@@ -223,9 +232,7 @@ def test_a_group_goes_on_when_there_is_room(small_disk: Path) -> None:
             log.append("orders", [Record(value=b"%d" % number) for number in range(10)])
             leftover = small_disk / "leftover"
             take_the_rest(leftover)
-            with contextlib.suppress(LogError):
-                while True:  # the last page of the groups' file has room for a few more
-                    log.commit("others", {("orders", 0): 1})
+            wait_until(lambda: not commits(log), what="the groups' file to be full")
         consumer = Consumer(
             {
                 "bootstrap.servers": server.address,

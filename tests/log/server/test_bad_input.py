@@ -24,6 +24,7 @@ from penstock.testing import LogServerProcess, wait_until
 from tests.log.server.batches import MALFORMED
 from tests.log.server.plain_client import PlainClient, batch, creation, fetching, production
 from tests.log.server.scenes.stage import listing
+from tests.log.server.served import Served
 
 MB = 1024 * 1024
 MAX_FRAME_BYTES = ServerSettings().max_frame_bytes
@@ -217,6 +218,7 @@ def test_room_is_taken_as_bytes_come(server: LogServerProcess) -> None:
         assert server.resident_bytes < before + 60 * MB
 
 
+@pytest.mark.slow
 def test_answers_that_nobody_reads(server: LogServerProcess, witness: Witness) -> None:
     """The server stops reading from who does not read, and goes on when he does."""
     with PlainClient(server.address) as admin:
@@ -241,6 +243,7 @@ def test_answers_that_nobody_reads(server: LogServerProcess, witness: Witness) -
             asking.join()
 
 
+@pytest.mark.slow
 def test_small_questions_with_large_answers(server: LogServerProcess, witness: Witness) -> None:
     before = server.resident_bytes
     question = framed(head(18, 0))  # ten bytes that are answered with hundreds
@@ -258,6 +261,7 @@ def _send_while_it_may(client: PlainClient, data: bytes) -> None:
         client.send_bytes(data)
 
 
+@pytest.mark.slow
 def test_bombs_are_stored_and_not_opened_beyond_the_limit(
     client: PlainClient, server: LogServerProcess
 ) -> None:
@@ -274,6 +278,7 @@ def test_bombs_are_stored_and_not_opened_beyond_the_limit(
 # Connections
 
 
+@pytest.mark.slow
 def test_ten_thousand_connections_that_say_nothing(
     server: LogServerProcess, witness: Witness
 ) -> None:
@@ -319,6 +324,28 @@ def test_ten_thousand_connections_that_say_nothing(
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def test_few_files_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system allows less than the server would take, it makes room all the same."""
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (100, 100))
+    with Served(None) as served, contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(PlainClient(served.address)) for _ in range(80)]
+        with PlainClient(served.address) as client:
+            assert client.ask("api_versions", 0).api_keys
+        expect_closed(silent[0])
+        assert silent[-1].ask("api_versions", 0).api_keys
+        assert served.server.broker.counts["connection: too many connections"] >= 30
+
+
+def test_who_says_nothing_for_long_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.log.server.server.TICK_SECONDS", 0.05)
+    with Served(None, ServerSettings(idle_seconds=0.5)) as served:
+        with PlainClient(served.address) as silent, PlainClient(served.address) as spoke:
+            assert spoke.ask("api_versions", 0).api_keys
+            expect_closed(silent)
+            expect_closed(spoke)
+        assert served.server.broker.counts["connection: idle"] == 2
+
+
 def test_a_request_byte_by_byte(client: PlainClient) -> None:
     frame = client.frame("api_versions", 0)
     for position in range(len(frame)):
@@ -326,6 +353,7 @@ def test_a_request_byte_by_byte(client: PlainClient) -> None:
     assert client.receive()[1].api_keys
 
 
+@pytest.mark.slow
 def test_hundreds_that_never_finish_a_request(server: LogServerProcess, witness: Witness) -> None:
     with contextlib.ExitStack() as stack:
         slow = [stack.enter_context(PlainClient(server.address)) for _ in range(500)]
@@ -404,6 +432,7 @@ def test_absurd_limits_of_a_fetch(
         assert len(found.records) < 100  # one batch goes through any limit, and no more
 
 
+@pytest.mark.slow
 def test_one_partition_asked_for_ten_thousand_times(client: PlainClient, witness: Witness) -> None:
     wanted = fetching({witness.topic: {0: witness.count}}, max_wait=0.5)
     wanted["topics"][0]["partitions"] *= 10_000

@@ -49,6 +49,7 @@ class Server:
         self.address = ""
         self.when_idle: Callable[[], None] = lambda: None
         self._connections: dict[Connection, None] = {}  # in the order they came
+        self._max_connections = self.settings.max_connections
         self._last_busy = monotonic()
         self._listener: asyncio.Server
         self._ticks: asyncio.Task[None]
@@ -56,7 +57,8 @@ class Server:
     async def start(self, listen: str) -> str:
         """Accepts clients from now on; returns the address, with the port that was free for 0."""
         host, port = split_address(listen)
-        _raise_file_limit()
+        # The other half is for the segments; a server out of files could let in nobody at all.
+        self._max_connections = min(self.settings.max_connections, _raise_file_limit() // 2)
         loop = asyncio.get_running_loop()
         try:
             self._listener = await loop.create_server(
@@ -90,7 +92,7 @@ class Server:
 
     def welcome(self, connection: Connection) -> None:
         """Makes room for a new client at the cost of the oldest one that never said anything."""
-        if len(self._connections) >= self.settings.max_connections:
+        if len(self._connections) >= self._max_connections:
             silent = next((c for c in self._connections if not c.has_spoken), None)
             (silent or connection).refuse("too many connections")
             if silent is None:
@@ -127,8 +129,11 @@ class Server:
                 log.info("retention deleted %d segments", gone)
 
 
-def _raise_file_limit() -> None:
+def _raise_file_limit() -> int:
+    """How many files may be open from now on."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+    return 2**31 if soft == resource.RLIM_INFINITY else soft
