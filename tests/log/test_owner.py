@@ -70,3 +70,8 @@ def test_a_closed_log_says_so(tmp_path: Path) -> None:
         log.topics()
     with pytest.raises(LogClosed):
         list(log.read("orders", 0, 0))
+
+
+def test_joining_a_folder_that_a_program_has_for_itself_says_which(tmp_path: Path) -> None:
+    with Log.open(tmp_path), pytest.raises(LogLocked, match=f"process {os.getpid()}"):
+        Log.join(tmp_path)

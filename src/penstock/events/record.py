@@ -3,6 +3,10 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from penstock.errors import InvalidInput
+
+_CONTENT = (bytes, type(None))
+
 Header = tuple[str, bytes | None]
 
 
@@ -31,6 +35,14 @@ class Record:
     topic: str = ""
     partition: int | None = None
     offset: int | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.value) not in _CONTENT or type(self.key) not in _CONTENT:
+            wrong = "value" if type(self.value) not in _CONTENT else "key"
+            raise InvalidInput(
+                f"a record's {wrong} is bytes or None, not {type(getattr(self, wrong)).__name__}",
+                hint='encode text first: "…".encode()',
+            )
 
     @property
     def position(self) -> Position:

@@ -1,21 +1,27 @@
 """A log's folder opened by this process: its topics, its journal, its identity."""
 
 import json
+import logging
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from weakref import ref
 
+from penstock.clock import now_ms
 from penstock.errors import InvalidInput, LogClosed
 from penstock.log.owner import Ownership
 from penstock.log.storage.files import make_folder, storage_error, write_atomically
 from penstock.log.storage.journal import Journal
 from penstock.log.topics import Topics
 
+log = logging.getLogger(__name__)
+
 FORMAT = 1
 IDENTITY_FILE = "log.json"
 SYNC_THREADS = 4  # a sync waits for the disk, not for a core
 PRODUCER_IDS_AT_ONCE = 1000
+RETENTION_CHECK_SECONDS = 30.0
 PRODUCER_IDS_FILE = "producer-ids"
 
 
@@ -41,6 +47,14 @@ class Engine:
             raise
         self._id_lock = threading.Lock()
         self._next_id = self._ids_end = _producer_ids_end(folder)
+        self._closing = threading.Event()
+        self._keeper = threading.Thread(
+            target=_keep,
+            args=(ref(self.topics), self._closing),
+            name="penstock-retention",
+            daemon=True,
+        )
+        self._keeper.start()
 
     def new_producer_id(self) -> int:
         """An id that no producer of this log ever had; waits for the disk once in a thousand."""
@@ -65,6 +79,8 @@ class Engine:
     def close(self) -> None:
         if not self.closed:
             self.closed = True
+            self._closing.set()
+            self._keeper.join()
             try:
                 self.topics.close()
                 self.journal.close()
@@ -75,6 +91,22 @@ class Engine:
         self._syncs.shutdown()
         if self.ownership is not None:
             self.ownership.release()
+
+
+def _keep(topics: "ref[Topics]", closing: threading.Event) -> None:
+    """Applies retention from time to time, as long as somebody has the topics."""
+    while not closing.wait(RETENTION_CHECK_SECONDS):
+        found = topics()
+        if found is None:
+            return
+        try:
+            gone = found.expire(now_ms())
+        except Exception:  # what is due from time to time must go on
+            log.exception("retention failed")
+        else:
+            if gone:
+                log.info("retention deleted %d segments", gone)
+        del found
 
 
 def _identity(folder: Path | None) -> str:

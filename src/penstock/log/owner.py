@@ -16,6 +16,7 @@ from penstock.log.storage.files import make_folder, storage_error
 LOCK_FILE = "lock"
 SERVER_LOG = "server.log"
 START_SECONDS = 20.0
+ANNOUNCE_SECONDS = 5.0
 # Who only looks for the owner holds the lock for an instant, so one refusal does not tell.
 LOCK_SECONDS = 0.2
 # The lock file is overwritten in place: there is room for that on a full disk too.
@@ -34,12 +35,7 @@ class Ownership:
             raise storage_error(error, f"opening the log in {folder}") from error
         if not self._take():
             os.close(self._fd)
-            owner = _read(folder)
-            where = f" at {owner['address']}" if owner.get("address") else ""
-            raise LogLocked(
-                f"{folder} is in use by process {owner.get('pid', 'unknown')}{where}",
-                hint="connect to that address, or stop the process first",
-            )
+            raise _locked(folder, "connect to its address if it has one, or stop it first")
         try:
             self.announce(None)
         except OSError as error:
@@ -66,6 +62,14 @@ class Ownership:
     def release(self) -> None:
         os.pwrite(self._fd, b" " * LOCK_BYTES, 0)
         os.close(self._fd)
+
+
+def _locked(folder: Path, hint: str) -> LogLocked:
+    owner = _read(folder)
+    where = f" at {owner['address']}" if owner.get("address") else ""
+    return LogLocked(
+        f"{folder} is in use by process {owner.get('pid', 'unknown')}{where}", hint=hint
+    )
 
 
 def _read(folder: Path) -> dict[str, str]:
@@ -116,14 +120,19 @@ def find_or_start(folder: Path, *, idle_exit: str = "60s") -> str:
         )
     # Reaps the child should it end before this process does.
     threading.Thread(target=child.wait, daemon=True).start()
-    deadline = monotonic() + START_SECONDS
+    deadline, quicker = monotonic() + START_SECONDS, None
     while monotonic() < deadline:
         address = find(folder)
         if address is not None:
             return address
-        if child.poll() is not None and not _is_owned(folder):
-            break  # while another process owns it, that one may be about to announce itself
+        if child.poll() is not None and quicker is None:
+            if not _is_owned(folder):
+                break
+            quicker = monotonic()  # another process, which announces itself soon if it serves
+            deadline = min(deadline, quicker + ANNOUNCE_SECONDS)
         sleep(0.01)
+    if _is_owned(folder):
+        raise _locked(folder, "a program has it open for itself; wait, or let it call serve()")
     raise LogUnreachable(
         f"the log server for {folder} did not start",
         hint=f"see {folder / SERVER_LOG}, or run: penstock log serve --data {folder}",

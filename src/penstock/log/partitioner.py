@@ -6,7 +6,7 @@ from itertools import count
 
 from confluent_kafka.cimpl import murmur2
 
-from penstock.errors import PartitionNotFound
+from penstock.errors import InvalidInput, PartitionNotFound
 from penstock.events.record import Record
 
 # So many keyless neighbours share a partition before the next has its turn: enough to fill a
@@ -28,6 +28,10 @@ class Partitioner:
         places: list[int] = []
         keyless = turn = 0
         for record in records:
+            if not isinstance(record, Record):
+                raise InvalidInput(
+                    f"{type(record).__name__} is not a Record", hint="append a list of records"
+                )
             if record.partition is not None:
                 if not 0 <= record.partition < partitions:
                     raise PartitionNotFound(

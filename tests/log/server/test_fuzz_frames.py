@@ -4,8 +4,8 @@ import asyncio
 import logging
 import socket
 import struct
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from penstock.log.server.call import APIS
 from penstock.log.server.codec import codec
-from penstock.log.server.connection import Connection
+from penstock.log.server.connection import MAX_IN_A_TURN, Connection
 from tests.log.server.plain_client import PlainClient
 from tests.log.server.scenes import SCENES
 from tests.log.server.served import Served
+
+T = TypeVar("T")
 
 INTERNAL = "connection: internal error"
 NUMBERS = [
@@ -43,10 +45,10 @@ class NoNetwork(asyncio.Transport):
     def __init__(self, end: socket.socket) -> None:
         super().__init__({"socket": end, "peername": ("127.0.0.1", 1)})
         self.closed = False
-        self.written = 0
+        self.answers = 0
 
     def write(self, data: Any) -> None:
-        self.written += len(data)
+        self.answers += 1
 
     def abort(self) -> None:
         self.closed = True
@@ -93,10 +95,12 @@ class Fed:
                     SCENES[api.schema](client, version)
         self.frames = list(dict.fromkeys(Recorder.frames))
 
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self.served._loop).result(20)
+
     def feed(self, data: bytes, sizes: list[int]) -> None:
         """Gives the data to a new connection, in pieces of these sizes in turn, and hangs up."""
-        work = self._feed(data, sizes)
-        asyncio.run_coroutine_threadsafe(work, self.served._loop).result(20)
+        self.do(self._feed(data, sizes))
 
     async def _feed(self, data: bytes, sizes: list[int]) -> None:
         asyncio.get_running_loop().set_exception_handler(
@@ -232,3 +236,26 @@ def test_unknown_tags_are_cut_out(fed: Fed) -> None:
             continue
         plain, tagged = frame[4:-1], frame[4 : 14 + name] + tags + frame[15 + name : -1]
         assert form.read(tagged + tags) == form.read(plain + b"\0")
+
+
+def test_many_requests_at_once_are_taken_in_turns(fed: Fed) -> None:
+    """So that others are served between them."""
+    question = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+    count = 1_000
+
+    async def answered_in_each_turn() -> list[int]:
+        transport = NoNetwork(fed.end)
+        connection = Connection(fed.served.server)
+        connection.connection_made(transport)
+        connection.get_buffer(-1)[: count * len(question)] = question * count
+        connection.buffer_updated(count * len(question))
+        answered = [transport.answers]
+        while transport.answers > sum(answered[:-1]):
+            await asyncio.sleep(0)
+            answered.append(transport.answers - sum(answered))
+        connection.connection_lost(None)
+        return answered
+
+    turns = fed.do(answered_in_each_turn())
+    assert sum(turns) == count
+    assert max(turns) <= MAX_IN_A_TURN

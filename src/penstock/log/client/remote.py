@@ -58,6 +58,7 @@ from penstock.log.contract import (
 from penstock.log.partitioner import Partitioner
 from penstock.log.policy import SETTINGS, Setting, TopicPolicy, check_topic_name
 
+MAX_PARTITIONS = 100_000  # what the client can name
 _FIRST_CONTACT = 5.0  # seconds for the first answer; later ones have the whole time limit
 _PAUSE = 0.005
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -112,8 +113,10 @@ class RemoteLog(Log):
 
     def create(self, topic: str, *, partitions: int = 1, **policy: Setting) -> None:
         check_topic_name(topic)
-        if partitions < 1:
-            raise InvalidPolicy(f"a topic cannot have {partitions} partitions", hint="1 or more")
+        if not 1 <= partitions <= MAX_PARTITIONS:
+            raise InvalidPolicy(
+                f"a topic cannot have {partitions} partitions", hint=f"1 to {MAX_PARTITIONS}"
+            )
         new = NewTopic(topic, partitions, config=_texts(policy))  # type: ignore[arg-type]
         created = self._admin.create_topics([new], request_timeout=self._limit)
         _answer(created[topic], f"topic {topic!r} cannot be created")

@@ -7,7 +7,7 @@ import logging
 import resource
 from collections.abc import Callable
 
-from penstock.clock import monotonic, now_ms
+from penstock.clock import monotonic
 from penstock.errors import InvalidInput, LogError
 from penstock.log.engine import Engine
 from penstock.log.server import handlers as _handlers  # noqa: F401  fills the table
@@ -105,7 +105,6 @@ class Server:
         self._last_busy = monotonic()
 
     async def _tick(self) -> None:
-        retention_due = monotonic() + self.settings.retention_check_seconds
         while True:
             await asyncio.sleep(TICK_SECONDS)
             now = monotonic()
@@ -115,18 +114,6 @@ class Server:
             patience = self.settings.exit_when_idle_seconds
             if patience is not None and not self._connections and now - self._last_busy > patience:
                 self.when_idle()
-            if now >= retention_due:
-                retention_due = now + self.settings.retention_check_seconds
-                await self._expire()
-
-    async def _expire(self) -> None:
-        try:
-            gone = await asyncio.to_thread(self.engine.topics.expire, now_ms())
-        except Exception:  # what is due from time to time must go on
-            log.exception("retention failed")
-        else:
-            if gone:
-                log.info("retention deleted %d segments", gone)
 
 
 def _raise_file_limit() -> int:

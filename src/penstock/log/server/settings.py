@@ -15,5 +15,4 @@ class ServerSettings:
     idle_seconds: float = 600.0
     exit_when_idle_seconds: float | None = None
     """Ends the server once nobody has been connected for so long."""
-    retention_check_seconds: float = 30.0
     groups: GroupSettings = field(default_factory=GroupSettings)

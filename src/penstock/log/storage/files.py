@@ -8,6 +8,8 @@ from pathlib import Path
 
 from penstock.errors import DiskFull, StorageFailed
 
+FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT)
+
 
 class OpenFile:
     """A file descriptor that closes with its last reference.
@@ -54,6 +56,10 @@ def storage_error(error: OSError, doing: str, *, for_good: bool = False) -> Stor
             f"the disk is full: {doing}",
             hint="free some space, or delete records or topics; writing goes on by itself then",
         )
+    if error.errno in FORBIDDEN:
+        return StorageFailed(
+            f"{error.strerror}: {doing}", hint="choose a folder that this user may write to"
+        )
     return StorageFailed(
         f"the disk failed ({error.strerror}): {doing}",
         hint="nothing acknowledged is lost; mend the disk, then restart the log, which checks it",
@@ -76,19 +82,25 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """The file has the old content or the new one, whenever the power goes."""
+def write_atomically(path: Path, content: bytes, *, durably: bool = True) -> None:
+    """The file has the old content or the new one, whenever the process ends.
+
+    Durably, whenever the power goes as well. What is derived and checked when it is read can do
+    without, and without waiting for the disk.
+    """
     fresh = path.with_name(path.name + ".new")
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         view = memoryview(content)
         while view:
             view = view[os.write(handle, view) :]
-        os.fsync(handle)
+        if durably:
+            os.fsync(handle)
     except OSError:
         fresh.unlink(missing_ok=True)  # on a full disk every byte counts
         raise
     finally:
         os.close(handle)
     fresh.replace(path)
-    sync_folder(path.parent)
+    if durably:
+        sync_folder(path.parent)

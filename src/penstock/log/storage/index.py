@@ -67,7 +67,7 @@ class Index:
             len(self._offsets),
         )
         crcs = crc32c(_FACTS.pack(*facts)), crc32c(body)
-        write_atomically(path, _HEAD.pack(_MAGIC, *crcs, *facts) + body)
+        write_atomically(path, _HEAD.pack(_MAGIC, *crcs, *facts) + body, durably=False)
 
 
 def read_max_timestamp(path: Path, size: int) -> int | None:

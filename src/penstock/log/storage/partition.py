@@ -379,7 +379,8 @@ class Partition:
                 return
             try:
                 closed, self._unsynced = [each for each, _ in self._unsynced], []
-                self._sync_files([*closed, self._active])
+                if self.end_offset < self.next_offset or self.policy.durability != "fsync":
+                    self._sync_files([*closed, self._active])
                 for segment in (*closed, self._active):
                     segment.save_index()
                 self._save_producers(self._producers.dump(self.next_offset, now_ms()))

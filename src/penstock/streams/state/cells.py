@@ -130,16 +130,9 @@ def _write(
         for child in array.flatten():  # with the struct's nulls
             _write(child, rows, parts, as_key)
     elif _is_list(kind):
-        if pa.types.is_map(kind):
-            array = array.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
-        if pa.types.is_fixed_size_list(kind):
-            lengths = np.full(len(array), kind.list_size, np.int64)
-        else:
-            lengths = np.diff(array.offsets.to_numpy()).astype(np.int64)
-        valid = fixed_width.validity(array)
-        lengths[~valid] = 0
-        _write_lengths(lengths, valid, rows, parts)
-        _write(array.flatten(), _bounds(lengths)[rows], parts, as_key)  # without null lists
+        elements, lengths = _elements(array)
+        _write_lengths(lengths, fixed_width.validity(array), rows, parts)
+        _write(elements, _bounds(lengths)[rows], parts, as_key)
     elif fixed_width.dtype_of(kind) is not None:
         values = fixed_width.numbers(array)
         content = fixed_width.as_bytes(fixed_width.canonical(values) if as_key else values)
@@ -150,6 +143,24 @@ def _write(
         _write_lengths(cells.sizes, fixed_width.validity(array), rows, parts)
         data, bounds = cells.compact()
         parts.append((data, bounds[rows]))
+
+
+def _elements(array: pa.Array) -> tuple[pa.Array, Numbers]:
+    """The elements of lists one after the other, without those under a null, and how many each has.
+
+    Arrow's own flattening, and its cast of a map to a list, fail on some types.
+    """
+    if pa.types.is_fixed_size_list(array.type):
+        size = array.type.list_size
+        offsets = np.arange(array.offset, array.offset + len(array) + 1) * size
+    else:
+        offsets = array.offsets.to_numpy().astype(np.int64)
+    lengths = np.where(fixed_width.validity(array), np.diff(offsets), 0)
+    bounds = _bounds(lengths)
+    if bounds[-1] == offsets[-1] - offsets[0]:
+        return array.values.slice(offsets[0], bounds[-1]), lengths
+    places = np.arange(bounds[-1]) + np.repeat(offsets[:-1] - bounds[:-1], lengths)
+    return array.values.take(pa.array(places)), lengths
 
 
 def _write_lengths(
