@@ -50,7 +50,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     assert invoke(cli, ["topics", "--data", str(file)]).exit_code == 2
     below = invoke(cli, ["topics", "create", "t", "--data", str(file / "below")])
     assert below.exit_code == 1
-    assert below.stderr.startswith("error: the disk failed (Not a directory): opening the log in")
+    assert below.stderr.startswith("error: Not a directory: opening the log in")
 
 
 def test_unknown_names_bring_near_ones(penstock: Invoke, log: Log, topic: str) -> None:

@@ -189,10 +189,11 @@ class Narrator:
         survivor, held = self.root / str(self.checks), self.held
         self.disk.cut_power(survivor, self.luck)
         engine = Engine(survivor)
-        self.held = held
         self.look_at(engine)
         assert engine.ownership is not None
         engine.ownership.release()
+        self.held.held.clear()  # what waits there would keep its files open
+        self.held = held
         shutil.rmtree(survivor)
 
     def look_at(self, engine: Engine) -> None:
@@ -224,16 +225,15 @@ class Narrator:
 
     def retry(self, partition: Partition, story: Story) -> None:
         """Producers send again what they are not sure of: all is there once, in order."""
-        end = partition.end_offset
-        last_ones = {
-            id(each)
+        start, end = partition.start_offset, partition.end_offset
+        stored = [sent for sent in story.sent if sent.base_offset >= start and sent.end <= end]
+        last_ones = [
+            sent
             for number in (0, 1)
-            for each in [
-                sent for sent in story.sent if sent.producer[0] == number and sent.end <= end
-            ][-5:]
-        }
+            for sent in [each for each in stored if each.producer[0] == number][-5:]
+        ]
         for sent in story.sent:
-            if sent.base_offset >= end or id(sent) in last_ones:
+            if sent.base_offset >= end or sent in last_ones:
                 try:
                     assert sent.append_to(partition).base_offset == sent.base_offset
                 except SequenceError as error:

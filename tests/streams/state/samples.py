@@ -76,5 +76,12 @@ SAMPLES: dict[str, tuple[pa.DataType, list[Any]]] = {
         pa.map_(pa.string(), pa.list_(pa.int32())),
         [[], [("a", [1])], [("a", None)], [("a", []), ("b", [2, None])]],
     ),
+    "map of lists of maps of nulls": (
+        pa.map_(pa.string(), pa.list_(pa.map_(pa.string(), pa.null()), 2)),
+        [
+            [("", [None, [("", None), ("", None)]]), ("", None)],
+            [("", [None, [("", None), ("", None)]])],
+        ],
+    ),
     "null": (pa.null(), []),
 }

@@ -7,6 +7,7 @@ import pytest
 from penstock.errors import InvalidInput, StateMissing
 from penstock.streams.state import BucketState, StateSchema, bucket_of, rescale, state_info
 from tests.streams.state.hosts import contents_of
+from tests.streams.state.samples import SAMPLES
 
 SCHEMA = StateSchema(
     pa.schema({"id": pa.int64(), "name": pa.string()}), pa.schema({"v": pa.list_(pa.float64())})
@@ -71,6 +72,39 @@ def test_every_row_is_kept_and_goes_on(tmp_path: Path, before: int, after: int) 
     step(tmp_path, after, 3)
     step(tmp_path, before, 3)
     assert len(everything(tmp_path, after, 3)) >= len(contents)
+
+
+def test_rows_of_all_types(tmp_path: Path) -> None:
+    columns = {
+        name: pa.array([None, *(values * 40)[:39]], kind)
+        for name, (kind, values) in SAMPLES.items()
+        if values
+    }
+    values, keys = pa.record_batch(columns), pa.record_batch({"id": pa.array(range(40))})
+    schema = StateSchema(keys.schema, values.schema)
+
+    def open_bucket(bucket: int, buckets: int, version: int) -> BucketState:
+        return BucketState.open(
+            tmp_path / "durable",
+            tmp_path / "warm",
+            operator="join",
+            bucket=bucket,
+            buckets=buckets,
+            schema=schema,
+            version=version,
+        )
+
+    with open_bucket(0, 1, -1) as state:
+        state.put(state.find_or_add(keys), values)
+        before = contents_of(state)
+        state.commit(0)
+    rescale(tmp_path / "durable", operator="join", from_buckets=1, to_buckets=3, version=0)
+
+    after: dict[str, str] = {}
+    for bucket in range(3):
+        with open_bucket(bucket, 3, 0) as state:
+            after |= contents_of(state)
+    assert after == before
 
 
 def test_there_and_back_at_another_version(tmp_path: Path) -> None:

@@ -249,6 +249,10 @@ def test_every_type_as_key_and_as_value(tmp_path: Path, name: str) -> None:
         written = repr(state.take(found).to_pylist())
         state.commit(1)
 
+    with here.open(1) as state:
+        state.remove(state.find(batch.slice(0, 1).select(["key"])))
+        state.commit(2)
+
     assert written == repr(batch.set_column(2, "value", turned).to_pylist())
     for host in (here, there):
         host.restart_process()
@@ -257,6 +261,10 @@ def test_every_type_as_key_and_as_value(tmp_path: Path, name: str) -> None:
             taken.validate(full=True)
             assert repr(taken.to_pylist()) == written
             assert len(state) == len(column)
+        with host.open(2) as state:
+            found = state.find(batch.select(["key"]))
+            assert found[0] == -1
+            assert repr(state.take(found[1:]).to_pylist()) == repr(taken.slice(1).to_pylist())
 
 
 def test_nullability_is_not_enforced(tmp_path: Path) -> None:

@@ -73,9 +73,9 @@ def _check_tail(recovery: Recovery, durable: int) -> None:
     segments = recovery.segments
     for number, segment in enumerate(segments, 1):
         closed = number < len(segments)
-        if closed and (segment.next_offset <= durable or segment.load_index()):
-            continue
         due = segment.next_offset if closed else durable
+        if closed and (due <= durable or _has_whole_index(segment)):
+            continue
         end, torn = _check(recovery, segment, durable, due)
         if torn or (closed and durable <= end < due):
             recovery.cut_bytes += sum(each.size for each in segments[number:])
@@ -85,6 +85,14 @@ def _check_tail(recovery: Recovery, durable: int) -> None:
         if recovery.segments[-1] is segment:
             segment.next_offset = end
             break
+
+
+def _has_whole_index(closed: Segment) -> bool:
+    """Not one from a clean close, when the segment was shorter and was still appended to after."""
+    due = closed.next_offset
+    fits = closed.load_index() and closed.next_offset == due
+    closed.next_offset = due
+    return fits
 
 
 def _check(recovery: Recovery, segment: Segment, durable: int, due: int) -> tuple[int, bool]:

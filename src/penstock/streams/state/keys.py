@@ -29,9 +29,12 @@ def bucket_of(keys: pa.RecordBatch, buckets: int) -> NDArray[np.int32]:
     """The bucket of each row, from 0 on. A change of this would orphan all state there is."""
     if buckets < 1:
         raise InvalidInput(f"{buckets} buckets cannot hold anything", hint="use at least 1")
+    return buckets_of(hashes_of(key_layout(keys.schema).encode(keys)), buckets)
+
+
+def buckets_of(hashes: Hashes, buckets: int) -> NDArray[np.int32]:
     # The lower half of the hash, as the upper half makes the index inside the bucket.
-    low = hashes_of(key_layout(keys.schema).encode(keys)) & _LOW_HALF
-    return ((low * np.uint64(buckets)) >> np.uint64(32)).astype(np.int32)
+    return (((hashes & _LOW_HALF) * np.uint64(buckets)) >> np.uint64(32)).astype(np.int32)
 
 
 def hashes_of(keys: Keys) -> Hashes:

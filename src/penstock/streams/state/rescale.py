@@ -4,14 +4,12 @@ import contextlib
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.errors import InvalidInput
 from penstock.streams.state.bucket import BucketState, unmap
 from penstock.streams.state.durable import BucketFiles
 from penstock.streams.state.files import NOTHING
-from penstock.streams.state.keys import bucket_of
 
 
 def rescale(
@@ -28,7 +26,7 @@ def rescale(
             f"the state has {from_buckets} buckets already", hint="give another number"
         )
     schema = BucketFiles(str(address), operator, 0, from_buckets).schema(version)
-    counts = np.zeros(to_buckets, np.int64)
+    counts = [0] * to_buckets
     with tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
         paths = [f"{scratch}/{bucket}" for bucket in range(to_buckets)]
         with contextlib.ExitStack() as opened:
@@ -47,17 +45,14 @@ def rescale(
                     schema=schema,
                     version=version,
                 ) as state:
-                    for batch in state.all_rows():
-                        targets = bucket_of(batch.select(schema.keys.names), to_buckets)
-                        for target in np.unique(targets):
-                            part = batch.filter(pa.array(targets == target))
-                            streams[target].write_batch(schema.file_batch(part))
-                            counts[target] += part.num_rows
+                    for target, rows in state.rows_by_bucket(to_buckets):
+                        streams[target].write_batch(schema.file_batch(rows))
+                        counts[target] += rows.num_rows
         places = [BucketFiles(str(address), operator, b, to_buckets) for b in range(to_buckets)]
         for files in places:
             files.delete_all()
-        for files, path, rows in zip(places, paths, counts.tolist(), strict=True):
+        for files, path, count in zip(places, paths, counts, strict=True):
             with pa.memory_map(path) as content:
                 batches = pa.ipc.open_stream(content)
-                files.write_delta(version, batches, schema, parent=NOTHING, rows=rows)
-    return int(counts.sum())
+                files.write_delta(version, batches, schema, parent=NOTHING, rows=count)
+    return sum(counts)

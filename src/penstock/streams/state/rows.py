@@ -17,7 +17,7 @@ from penstock.streams.state.cells import Cells
 from penstock.streams.state.compiled import Bytes, Mask, Numbers, Scalar, frozen
 from penstock.streams.state.index_kernels import FRESH, LIVE, NEW, TOUCHED
 from penstock.streams.state.key_kernels import Keys
-from penstock.streams.state.keys import NO_TAILS, hashes_of, order_of
+from penstock.streams.state.keys import NO_TAILS, buckets_of, hashes_of, order_of
 from penstock.streams.state.layout import Column
 from penstock.streams.state.schema import StateSchema, check_columns
 
@@ -115,6 +115,13 @@ class Rows:
         """Keys and values of every row there is, by reading all of the state."""
         return (self._batch(rows) for rows in self._live_rows())
 
+    def rows_by_bucket(self, buckets: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The same in parts, with the bucket that they belong to when there are so many."""
+        for rows in self._live_rows():
+            targets = buckets_of(hashes_of(self._keys_at(rows)), buckets)
+            for bucket in np.unique(targets).tolist():
+                yield bucket, self._batch(rows[targets == bucket])
+
     def _live_rows(self) -> Iterator[Numbers]:
         flags = self._byte(0)
         for first in range(0, self._arena.rows_end, _SCAN_ROWS):
@@ -124,30 +131,30 @@ class Rows:
     # What a version is written from and read into.
 
     def _changes(self) -> Iterator[pa.RecordBatch]:
-        """What the step changed, as batches of a file, in an order that only the keys decide."""
+        """What the step changed, as batches of a file, in an order that only the keys decide.
+
+        Removed rows come after all others.
+        """
         rows = self._touched_rows()
         keys = self._keys_at(rows)
         rows = rows[order_of(keys, hashes_of(keys))]
         flags = self._byte(0)[rows]
-        rows = rows[(flags & LIVE != 0) | (flags & FRESH == 0)]
-        for piece in self._pieces(rows):
+        removed = rows[flags & (LIVE | FRESH) == 0]
+        for piece in self._pieces(np.concatenate([rows[flags & LIVE != 0], removed])):
             gone = self._byte(0)[piece] & LIVE == 0
             yield self.schema.file_batch(self._batch(piece), gone)
 
     def _apply(self, batch: pa.RecordBatch) -> None:
         """Makes the changes of a batch of a file."""
         layout = self._arena.layout.key
-        gone = fixed_width.numbers(batch.columns[-1]).astype(np.bool_)
-        kept = batch
-        if gone.any():
-            kept = batch.filter(pa.array(~gone))
-            rows = self._find(layout.encode(batch.filter(pa.array(gone))))
-            self.remove(rows[rows >= 0])
+        removed = np.count_nonzero(fixed_width.numbers(batch.columns[-1]))
+        kept = batch.slice(0, batch.num_rows - removed)
         rows = self._add(layout.encode(kept))
-        for field, array in zip(
-            self.schema.values, kept.columns[len(self.schema.keys) : -1], strict=True
-        ):
-            self._put(self._column(field.name), rows, array)
+        for name in self.schema.values.names:
+            self._put(self._column(name), rows, kept.column(name))
+        if removed:
+            rows = self._find(layout.encode(batch.slice(kept.num_rows)))
+            self.remove(rows[rows >= 0])
 
     def _change(self) -> None:
         if not self._in_step:
