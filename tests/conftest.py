@@ -16,6 +16,20 @@ pytest.register_assert_rewrite("tests.log.server.plain_client", "tests.log.serve
 
 IN_CI = os.environ.get("CI") == "true"
 
+# Rooms whose tests start processes, wait for clients, or try out thousands of cases.
+LONG_ROOMS = (
+    "tests/cli/",
+    "tests/examples/",
+    "tests/faults/",
+    "tests/log/client/",
+    "tests/log/server/",
+    "tests/log/test_contract",
+    "tests/log/test_owner",
+    "tests/peers/",
+    "tests/streams/state/",
+    "tests/test_pages",
+)
+
 # No deadline: how long one example takes says more about the machine than about the code.
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("here", deadline=None)
@@ -31,8 +45,11 @@ def without_peer(reason: str) -> NoReturn:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # Whoever asks for a peer is marked as needing one, so that `make fast` leaves it out.
+    # Whoever asks for a peer is marked as needing one, and whoever lives in a room of long tests
+    # as slow, so that `make fast` leaves them out.
     for item in items:
+        if any(room in item.path.as_posix() for room in LONG_ROOMS):
+            item.add_marker(pytest.mark.slow)
         if {"kafka", "require_program"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.peer)
 

@@ -287,3 +287,21 @@ def test_a_retry_of_what_only_the_system_had_is_stored(tmp_path: Path) -> None:
     assert batches[lost - 1].append_to(again).base_offset == lost - 1
     assert batches[lost].append_to(again).base_offset == lost
     assert again.next_offset == lost + 1
+
+
+def test_an_index_of_an_earlier_life_does_not_vouch_for_what_came_later(tmp_path: Path) -> None:
+    held = HeldExecutor()
+    policy = TopicPolicy(segment_bytes=1024)
+    partition = Partition(tmp_path, "t", 0, policy, held)
+    sent = [Sent([b"%d" % n * 300], (7, 0, n), n) for n in range(4)]
+    sent[0].append_to(partition)
+    partition.close()
+    size = partition.size
+    partition = Partition(tmp_path, "t", 0, policy, held)
+    for each in sent[1:]:
+        each.append_to(partition)  # into this segment and another, and nothing is synced
+    assert len(partition.segments) == 2
+    os.truncate(partition.segments[0].path or "", size)
+    again = Partition(tmp_path, "t", 0, policy, held)
+    assert (again.end_offset, len(again.segments), again.recovery.damage) == (1, 1, [])
+    assert [each.append_to(again).base_offset for each in sent] == [0, 1, 2, 3]
