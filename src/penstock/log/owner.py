@@ -35,7 +35,7 @@ class Ownership:
             raise storage_error(error, f"opening the log in {folder}") from error
         if not self._take():
             os.close(self._fd)
-            raise _locked(folder, "connect to its address if it has one, or stop it first")
+            raise _locked(folder, "connect to that address, or stop the process first")
         try:
             self.announce(None)
         except OSError as error:
