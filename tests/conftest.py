@@ -50,6 +50,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(room in item.path.as_posix() for room in LONG_ROOMS):
             item.add_marker(pytest.mark.slow)
+        if "tests/peers/" in item.path.as_posix():
+            # Clients of other projects leave sockets open now and then.
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
         if {"kafka", "require_program"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.peer)
 

@@ -4,7 +4,8 @@
     ├── InvalidInput                a name, a setting or an argument that cannot be right
     │   ├── InvalidTopic
     │   ├── InvalidPolicy
-    │   └── InvalidDuration
+    │   ├── InvalidDuration
+    │   └── InvalidSchema
     ├── LogError
     │   ├── TopicNotFound
     │   ├── TopicExists
@@ -19,14 +20,27 @@
     │   ├── LogUnreachable
     │   ├── GroupNotFound
     │   ├── GroupNotEmpty
-    │   └── SequenceError           an idempotent producer's numbering does not fit
-    │       ├── OutOfOrderSequence
-    │       └── StaleProducerEpoch
-    └── StateError
-        ├── StateMissing            a version that is not kept, or a file of one that is gone
-        ├── StateDamaged            a file whose bytes do not check out
-        ├── StateMismatch           state of another schema or of another history
-        └── StateLocked             another process works on the bucket
+    │   ├── SequenceError           an idempotent producer's numbering does not fit
+    │   │   ├── OutOfOrderSequence
+    │   │   └── StaleProducerEpoch
+    │   ├── VersionConflict         the log is not at the version that an append expected
+    │   └── WriterFenced            another writer took over the name
+    ├── StateError
+    │   ├── StateMissing            a version that is not kept, or a file of one that is gone
+    │   ├── StateDamaged            a file whose bytes do not check out
+    │   ├── StateMismatch           state of another schema or of another history
+    │   └── StateLocked             another process works on the bucket
+    ├── KernelError                 an operator cannot go on, as when a sum leaves its type
+    ├── DataLost                    records that a node has not read yet are gone from the log
+    ├── AppError
+    │   ├── UnknownName             a node asks for a stream or a column that is not there
+    │   ├── DuplicateName
+    │   ├── CyclicNodes
+    │   ├── MissingSchema
+    │   ├── NodeChanged             a node's code no longer fits what it wrote before
+    │   ├── ForeignCheckpoint       the checkpoint belongs to another app or node
+    │   └── NodeFailed
+    └── JavaMissing                 Spark needs Java 17 or later, and none was found
 
 Each carries a hint: what to do about it.
 """
@@ -57,6 +71,10 @@ class InvalidPolicy(InvalidInput):
 
 
 class InvalidDuration(InvalidInput):
+    pass
+
+
+class InvalidSchema(InvalidInput):
     pass
 
 
@@ -138,6 +156,18 @@ class StaleProducerEpoch(SequenceError):
     pass
 
 
+class VersionConflict(LogError):
+    """The last offset is `actual`, -1 where there is none, and not the one expected."""
+
+    def __init__(self, message: str, *, actual: int, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.actual = actual
+
+
+class WriterFenced(LogError):
+    pass
+
+
 class StateError(PenstockError):
     pass
 
@@ -155,4 +185,48 @@ class StateMismatch(StateError):
 
 
 class StateLocked(StateError):
+    pass
+
+
+class KernelError(PenstockError):
+    pass
+
+
+class DataLost(PenstockError):
+    pass
+
+
+class AppError(PenstockError):
+    pass
+
+
+class UnknownName(AppError):
+    pass
+
+
+class DuplicateName(AppError):
+    pass
+
+
+class CyclicNodes(AppError):
+    pass
+
+
+class MissingSchema(AppError):
+    pass
+
+
+class NodeChanged(AppError):
+    pass
+
+
+class ForeignCheckpoint(AppError):
+    pass
+
+
+class NodeFailed(AppError):
+    pass
+
+
+class JavaMissing(PenstockError):
     pass

@@ -89,6 +89,9 @@ class Disk:
         real = getattr(os, name)
 
         def call(*arguments: Any, **named: Any) -> Any:
+            if name == "close":  # before another thread can be given the same number
+                record(None, *arguments)
+                return real(*arguments)
             answer = None if name in ("fsync", "fdatasync") else real(*arguments, **named)
             if record(answer, *arguments):
                 self.after_change()

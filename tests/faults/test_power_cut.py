@@ -66,6 +66,13 @@ class TopicStory:
     deleted: bool = False
 
 
+def end_process(engine: Engine) -> None:
+    """What the system does for a log whose process is killed."""
+    assert engine.ownership is not None
+    engine.ownership.release()
+    engine._closing.set()
+
+
 class Narrator:
     """Does this and that with a log, cuts the power again and again, and looks at what is left."""
 
@@ -175,8 +182,7 @@ class Narrator:
 
     def kill(self) -> None:
         """The process goes, what it wrote stays where the next one finds it."""
-        assert self.engine.ownership is not None
-        self.engine.ownership.release()
+        end_process(self.engine)
         self.engine = Engine(self.folder)
 
     # What is left
@@ -190,8 +196,7 @@ class Narrator:
         self.disk.cut_power(survivor, self.luck)
         engine = Engine(survivor)
         self.look_at(engine)
-        assert engine.ownership is not None
-        engine.ownership.release()
+        end_process(engine)
         self.held.held.clear()  # what waits there would keep its files open
         self.held = held
         shutil.rmtree(survivor)

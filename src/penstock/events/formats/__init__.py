@@ -1,0 +1,1 @@
+"""How the values of records are written and read as rows."""

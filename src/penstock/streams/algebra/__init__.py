@@ -1,0 +1,1 @@
+"""Kernels: stateful operators as functions of state and changes, without Spark."""

@@ -1,0 +1,1 @@
+"""Reading topics as typed rows with a clock, without Spark."""

@@ -1,0 +1,1 @@
+"""How kernels, sources and sinks meet Spark."""
