@@ -4,12 +4,15 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 from hypothesis import settings
 
 from penstock.testing import KafkaProcess, LogServerProcess, kafka_missing
+
+if TYPE_CHECKING:  # most runs need no Spark
+    from pyspark.sql import SparkSession
 
 # What these assert is to be explained as in a test, whoever imports them first.
 pytest.register_assert_rewrite("tests.log.server.plain_client", "tests.log.server.scenes")
@@ -55,6 +58,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
         if {"kafka", "require_program"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.peer)
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
 
 
 @pytest.fixture(scope="session")
@@ -64,6 +69,16 @@ def kafka() -> Iterator[KafkaProcess]:
         without_peer(missing)
     with KafkaProcess() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator["SparkSession"]:
+    """One Spark for the whole process: tests keep apart by the folders of their checkpoints."""
+    from penstock.streams.spark.session import open_session
+
+    session = open_session("tests", master="local[2]", settings={"spark.driver.memory": "1g"})
+    yield session
+    session.stop()
 
 
 @pytest.fixture

@@ -18,8 +18,11 @@ SURFACE = {
     testing: [
         "KafkaProcess",
         "LogServerProcess",
+        "SparkCluster",
         "kafka_missing",
         "run_kafka_tool",
+        "spark_kafka_jars",
+        "spark_kafka_missing",
         "wait_until",
     ],
 }

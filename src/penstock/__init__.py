@@ -1,14 +1,63 @@
 """A stream-processing platform in one `pip install`, on a log that speaks the Kafka protocol."""
 
+import importlib
 import logging
+from typing import TYPE_CHECKING, Any
 
 from penstock import errors
 from penstock.events.record import Position, Record
 from penstock.log.contract import Log
+
+if TYPE_CHECKING:
+    from penstock.runtime.app import App
+    from penstock.sinks.functions import console, each_batch
+    from penstock.streams.algebra.aggregates import count, first, last, max, mean, min, sum
+    from penstock.streams.source.event_time import EventTime
+    from penstock.streams.spark.operators import aggregate, changes
 
 # A library speaks only where its user listens.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __version__ = "0.1.0"
 
-__all__ = ["Log", "Position", "Record", "__version__", "errors"]
+__all__ = [
+    "App",
+    "EventTime",
+    "Log",
+    "Position",
+    "Record",
+    "__version__",
+    "aggregate",
+    "changes",
+    "console",
+    "count",
+    "each_batch",
+    "errors",
+    "first",
+    "last",
+    "max",
+    "mean",
+    "min",
+    "sum",
+]
+
+_AGGREGATES = "penstock.streams.algebra.aggregates"
+_OPERATORS = "penstock.streams.spark.operators"
+_SINKS = "penstock.sinks.functions"
+
+# Brought when first asked for: who only reads the log need not wait for Spark and Arrow.
+_LATER = {
+    "App": "penstock.runtime.app",
+    "EventTime": "penstock.streams.source.event_time",
+    **dict.fromkeys(("aggregate", "changes"), _OPERATORS),
+    **dict.fromkeys(("count", "first", "last", "max", "mean", "min", "sum"), _AGGREGATES),
+    **dict.fromkeys(("console", "each_batch"), _SINKS),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    found = getattr(importlib.import_module(_LATER[name]), name)
+    globals()[name] = found
+    return found

@@ -10,6 +10,7 @@ pytest.register_assert_rewrite(
     "tests.log.contract.records",
     "tests.log.contract.following",
     "tests.log.contract.groups",
+    "tests.log.contract.exact",
 )
 
 _numbers = itertools.count()

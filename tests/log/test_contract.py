@@ -7,6 +7,7 @@ import pytest
 from penstock.log.contract import Log
 from penstock.log.embedded import EmbeddedLog
 from penstock.testing import KafkaProcess, LogServerProcess
+from tests.log.contract.exact import ExactContract, NotExactContract
 from tests.log.contract.following import FollowingContract
 from tests.log.contract.groups import GroupsContract
 from tests.log.contract.records import RecordsContract
@@ -17,7 +18,11 @@ class LogContract(TopicsContract, RecordsContract, FollowingContract, GroupsCont
     """A subclass gives the log, one for all its tests, and the address where clients find it."""
 
 
-class TestDiskLog(LogContract):
+class PenstockContract(LogContract, ExactContract):
+    """What penstock's own logs can do as well."""
+
+
+class TestDiskLog(PenstockContract):
     @pytest.fixture(scope="class")
     @classmethod
     def log(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
@@ -29,7 +34,7 @@ class TestDiskLog(LogContract):
         return log.serve()
 
 
-class TestMemoryLog(LogContract):
+class TestMemoryLog(PenstockContract):
     @pytest.fixture(scope="class")
     @classmethod
     def log(cls) -> Iterator[Log]:
@@ -41,7 +46,7 @@ class TestMemoryLog(LogContract):
         return log.serve()
 
 
-class TestLogOverTheWire(LogContract):
+class TestLogOverTheWire(PenstockContract):
     @pytest.fixture(scope="class")
     @classmethod
     def address(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
@@ -56,7 +61,7 @@ class TestLogOverTheWire(LogContract):
 
 
 @pytest.mark.peer
-class TestApacheKafka(LogContract):
+class TestApacheKafka(LogContract, NotExactContract):
     @pytest.fixture(scope="class")
     @classmethod
     def address(cls, kafka: KafkaProcess) -> str:

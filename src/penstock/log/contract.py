@@ -22,6 +22,7 @@ from penstock.log.policy import Setting, TopicPolicy
 if TYPE_CHECKING:
     from penstock.log.client.follower import Follower
     from penstock.log.client.subscription import Subscription
+    from penstock.log.writer import Expected, Writer
 
 Start = Literal["earliest", "latest"]
 
@@ -114,13 +115,38 @@ class Log(ABC):
     def describe(self, topic: str) -> TopicDescription: ...
 
     @abstractmethod
-    def append(self, topic: str, records: Iterable[Record]) -> list[Position]:
+    def append(
+        self, topic: str, records: Iterable[Record], *, expected: "Expected | None" = None
+    ) -> list[Position]:
         """Appends and returns where each record stands, in order, once all are durable.
 
         A record goes to its own `partition` if it has one, else where the hash of its key says
         (murmur2, as Kafka's Java clients do), else with its neighbours to one partition in turn.
         Records for one partition are stored in the order given; across partitions the call is not
         atomic: when it raises, some partitions may have theirs.
+
+        With `expected`, all records go to one partition, whole or not at all, and only if its last
+        offset is the one expected, or with `{key: offset}` the last offset of each of these keys
+        in it; -1 is where there must be none. Raises VersionConflict otherwise, and InvalidInput
+        when the records go to several partitions. Apache Kafka cannot do that: LogError.
+        """
+
+    @abstractmethod
+    def open_writer(self, name: str) -> "Writer":
+        """A writer, whose batches are stored once each; all older ones of the name are fenced.
+
+        Not offered by Apache Kafka: LogError.
+        """
+
+    @abstractmethod
+    def append_times(
+        self, topic: str, partition: int, start: int, end: int
+    ) -> list[tuple[int, int]]:
+        """When the records from `start` to before `end` were appended: offsets and milliseconds.
+
+        Each pair holds from its offset on, up to the next one's, and is right within a second. The
+        first may stand before `start`; none is there where nothing is known of the time. Not
+        offered by Apache Kafka: LogError.
         """
 
     @abstractmethod

@@ -8,14 +8,13 @@ import asyncio
 import threading
 from collections import defaultdict
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from penstock.errors import RecordTooLarge
-from penstock.events.batch import HEADER_BYTES, decode, encode
+from penstock.events.batch import decode
 from penstock.events.record import Position, Record
+from penstock.log.batching import cut, encode_within
 from penstock.log.client.follower import Follower
 from penstock.log.client.remote import RemoteLog
 from penstock.log.client.subscription import Subscription
@@ -27,11 +26,10 @@ from penstock.log.server.server import Server
 from penstock.log.server.settings import ServerSettings
 from penstock.log.storage.partition import Partition
 from penstock.log.storage.times import first_at
-from penstock.log.topics import Topic
+from penstock.log.writer import Expected, Writer, append_expecting, check_one_place
+from penstock.log.writers import durable
 
 READ_BYTES = 1024 * 1024
-BATCH_BYTES = 512 * 1024
-RECORD_OVERHEAD = 40  # more than a record's own fields take at the most
 
 T = TypeVar("T")
 
@@ -87,20 +85,29 @@ class EmbeddedLog(Log):
         bounds = tuple(Bounds(p.start_offset, p.end_offset) for p in found.partitions)
         return TopicDescription(found.name, found.id, found.policy, bounds)
 
-    def append(self, topic: str, records: Iterable[Record]) -> list[Position]:
+    def append(
+        self, topic: str, records: Iterable[Record], *, expected: Expected | None = None
+    ) -> list[Position]:
         self._engine.check_open()
         found = self._engine.topics.get(topic)
-        everything = list(records)
+        everything, limit = list(records), found.policy.max_message_bytes
+        indexes = self._partitioner.place(topic, everything, len(found.partitions))
+        if expected is not None:
+            check_one_place(topic, everything, indexes, len(found.partitions))
+            exact = self._engine.writers
+            return append_expecting(exact, topic, everything, indexes[0], expected)
         places: dict[int, list[int]] = defaultdict(list)
-        for place, index in enumerate(
-            self._partitioner.place(topic, everything, len(found.partitions))
-        ):
+        for place, index in enumerate(indexes):
             places[index].append(place)
         # All is encoded and checked before any of it is written.
         batches = [
-            (found.partition(index), some, self._encode(found, everything, some))
+            (
+                found.partition(index),
+                some,
+                encode_within([everything[place] for place in some], topic, limit),
+            )
             for index, chosen in places.items()
-            for some in _batches(chosen, everything, found.policy.max_message_bytes)
+            for some in cut(chosen, everything, limit)
         ]
         positions: dict[int, Position] = {}
         waits: dict[Partition, int] = {}
@@ -109,19 +116,19 @@ class EmbeddedLog(Log):
             waits[partition] = appended.next_offset
             for number, place in enumerate(some):
                 positions[place] = Position(topic, partition.index, appended.base_offset + number)
-        for wait in [_durable(partition, offset) for partition, offset in waits.items()]:
+        for wait in [durable(partition, offset) for partition, offset in waits.items()]:
             wait.result()
         return [positions[place] for place in range(len(everything))]
 
-    def _encode(self, topic: Topic, records: list[Record], places: list[int]) -> bytes:
-        batch = encode([records[place] for place in places])
-        limit = topic.policy.max_message_bytes
-        if len(batch) > limit:
-            raise RecordTooLarge(
-                f"a record of {len(batch)} bytes does not fit topic {topic.name!r}",
-                hint=f"its max_message_bytes is {limit}; raise it or send less",
-            )
-        return batch
+    def open_writer(self, name: str) -> Writer:
+        self._engine.check_open()
+        return Writer(self._engine.writers, name)
+
+    def append_times(
+        self, topic: str, partition: int, start: int, end: int
+    ) -> list[tuple[int, int]]:
+        self._engine.check_open()
+        return self._engine.writers.append_times(topic, partition, start, end)
 
     def read(
         self, topic: str, partition: int, offset: int, *, limit: int | None = None
@@ -187,34 +194,6 @@ class EmbeddedLog(Log):
                 service.stop()
         finally:
             self._engine.close()
-
-
-def _batches(places: list[int], records: list[Record], limit: int) -> Iterator[list[int]]:
-    """Cuts what goes to one partition into batches within the limit; a larger record is its own."""
-    room = min(BATCH_BYTES, limit) - HEADER_BYTES
-    some: list[int] = []
-    size = 0
-    for place in places:
-        record = records[place]
-        weight = RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
-        weight += sum(len(name) * 3 + len(value or b"") for name, value in record.headers)
-        if some and size + weight > room:
-            yield some
-            some, size = [], 0
-        some.append(place)
-        size += weight
-    yield some
-
-
-def _durable(partition: Partition, offset: int) -> Future[None]:
-    """Done when everything before `offset` is synced."""
-    future: Future[None] = Future()
-
-    def done(error: Exception | None) -> None:
-        future.set_exception(error) if error else future.set_result(None)
-
-    partition.when_durable(offset, done)
-    return future
 
 
 class Service:

@@ -14,6 +14,7 @@ from penstock.log.owner import Ownership
 from penstock.log.storage.files import make_folder, storage_error, write_atomically
 from penstock.log.storage.journal import Journal
 from penstock.log.topics import Topics
+from penstock.log.writers import Writers
 
 log = logging.getLogger(__name__)
 
@@ -32,21 +33,22 @@ class Engine:
         self.ownership = None if folder is None else Ownership(folder)
         self.closed = False
         self._syncs = ThreadPoolExecutor(SYNC_THREADS, "penstock-sync")
+        self._id_lock = threading.Lock()
         try:
+            self._next_id = self._ids_end = _producer_ids_end(folder)
             self.cluster_id = _identity(folder)
             if folder is not None:
                 make_folder(folder / "topics")
                 make_folder(folder / "journal")
             self.topics = Topics(folder, self._syncs)
             self.journal = Journal(folder and folder / "journal", self._syncs)
+            self.writers = Writers(self)
         except OSError as error:
             self._let_go()
             raise storage_error(error, f"opening the log in {folder}") from error
         except BaseException:
             self._let_go()
             raise
-        self._id_lock = threading.Lock()
-        self._next_id = self._ids_end = _producer_ids_end(folder)
         self._closing = threading.Event()
         self._keeper = threading.Thread(
             target=_keep,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.errors import CorruptBatch
+from penstock.log.storage.claims import Appends
 from penstock.log.storage.published import read_durable_offset, read_start_offset
 from penstock.log.storage.segment import Segment
 from penstock.log.storage.survey import survey
@@ -70,16 +71,23 @@ def _check(segment: Segment, finding: Finding, durable: int, after: int | None) 
     synced = max(durable, segment.next_offset) if segment.load_index() else durable
     due = synced if after is None else after
     offset = segment.base_offset
+    appends = Appends()
     for position, found in survey(segment, 0, offset, due):
         if not isinstance(found, CorruptBatch):
             finding.lost_bytes = 0
             offset = found.next_offset
+            for _ in appends.see(position, found):
+                pass
         elif offset >= synced:
             finding.torn_bytes = segment.size - position
-            return True
+            break
         else:
             finding.damage.append(found)
             finding.lost_bytes = segment.size - position
+    if unfinished := appends.cut_at(synced):
+        finding.torn_bytes = segment.size - unfinished[0]
+    if finding.torn_bytes:
+        return True
     if not finding.lost_bytes and offset < min(due, synced):
         finding.damage.append(_missing(finding.path, offset, min(due, synced)))
     return synced <= offset < due

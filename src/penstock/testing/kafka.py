@@ -50,9 +50,13 @@ TOOLS = {
 }
 
 
-def kafka_jars() -> Path:
+def jars_folder(name: str, version: str) -> Path:
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "penstock" / f"kafka-{KAFKA_VERSION}"
+    return Path(cache) / "penstock" / f"{name}-{version}"
+
+
+def kafka_jars() -> Path:
+    return jars_folder("kafka", KAFKA_VERSION)
 
 
 def kafka_missing() -> str:

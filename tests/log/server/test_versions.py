@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from penstock.log import extension
 from penstock.log.server import handlers as _handlers  # noqa: F401  fills the table
 from penstock.log.server.call import API_VERSIONS, APIS, PRODUCE
 from tests.log.server.plain_client import PlainClient, plain
@@ -46,7 +47,10 @@ def test_advertises_what_it_answers(client: PlainClient) -> None:
     offered = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
     answered = {api.key: (api.oldest, api.newest) for api in APIS.values()}
     # Older librdkafka stops compressing when it does not see the oldest Produce.
-    assert offered == answered | {PRODUCE: (0, answered[PRODUCE][1])}
+    assert offered == answered | {
+        PRODUCE: (0, answered[PRODUCE][1]),
+        extension.API_KEY: (extension.VERSION, extension.VERSION),
+    }
     assert set(SCENES) == {api.schema for api in APIS.values()}
 
 

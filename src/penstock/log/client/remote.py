@@ -44,6 +44,7 @@ from penstock.events.batch import encode
 from penstock.events.record import Position, Record
 from penstock.log.client.connection import meaning, meaningful, settings
 from penstock.log.client.delivery import SharedProducer
+from penstock.log.client.direct import Direct
 from penstock.log.client.follower import Follower
 from penstock.log.client.reading import out_of_range, read_partition
 from penstock.log.client.subscription import Subscription
@@ -57,6 +58,7 @@ from penstock.log.contract import (
 )
 from penstock.log.partitioner import Partitioner
 from penstock.log.policy import SETTINGS, Setting, TopicPolicy, check_topic_name
+from penstock.log.writer import Expected, Writer, append_expecting, check_one_place
 
 MAX_PARTITIONS = 100_000  # what the client can name
 _FIRST_CONTACT = 5.0  # seconds for the first answer; later ones have the whole time limit
@@ -99,7 +101,9 @@ class RemoteLog(Log):
         self._facts: dict[str, _Facts] = {}
         self._producers: dict[int, SharedProducer] = {}
         self._lock = Lock()
-        self._client: AdminClient | None = AdminClient(settings(address))
+        own = settings(address)
+        self._client: AdminClient | None = AdminClient(own)
+        self._direct = Direct(own["bootstrap.servers"], time_limit)
         contact = self._admin.describe_cluster(request_timeout=min(_FIRST_CONTACT, time_limit))
         _answer(contact, f"no log answers at {address}")
 
@@ -211,7 +215,9 @@ class RemoteLog(Log):
 
     # Records
 
-    def append(self, topic: str, records: Iterable[Record]) -> list[Position]:
+    def append(
+        self, topic: str, records: Iterable[Record], *, expected: Expected | None = None
+    ) -> list[Position]:
         batch = list(records)
         facts = self._facts.get(topic)
         if facts is None or clock.monotonic() - facts.asked > _FRESH:
@@ -221,6 +227,9 @@ class RemoteLog(Log):
                 clock.monotonic(),
             )
         places = self._partitioner.place(topic, batch, facts.partitions)
+        if expected is not None:
+            check_one_place(topic, batch, places, facts.partitions)
+            return append_expecting(self._direct, topic, batch, places[0], expected)
         for record in batch:
             _check(record, topic, facts.max_message_bytes)
         try:
@@ -255,6 +264,14 @@ class RemoteLog(Log):
                     self._address, batch_bytes=size, time_limit=self._limit
                 )
             return producer
+
+    def open_writer(self, name: str) -> Writer:
+        return Writer(self._direct, name)
+
+    def append_times(
+        self, topic: str, partition: int, start: int, end: int
+    ) -> list[tuple[int, int]]:
+        return self._direct.append_times(topic, partition, start, end)
 
     def read(
         self, topic: str, partition: int, offset: int, *, limit: int | None = None
@@ -395,6 +412,7 @@ class RemoteLog(Log):
 
     def close(self) -> None:
         self._client = None
+        self._direct.close()
         self._facts.clear()
         with self._lock:
             for producer in self._producers.values():

@@ -15,11 +15,13 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from penstock.clock import monotonic
 from penstock.errors import InvalidInput
+from penstock.log import extension
 from penstock.log.server.apis.fetch import Fetching, Part
 from penstock.log.server.apis.produce import Production
 from penstock.log.server.apis.versions import unsupported_version
 from penstock.log.server.call import API_VERSIONS, APIS, FETCH, PRODUCE, Api, Call
 from penstock.log.server.codec import codec
+from penstock.log.server.own import OwnRequests
 from penstock.log.storage.segment import Slice
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ class Connection(asyncio.BufferedProtocol):
         self._partial = b""  # what was not taken: part of a frame, more when it is held up
         self._large: mmap.mmap | None = None  # room for frames that do not; its pages come as used
         self._filled = self._expected = 0
+        self._own = OwnRequests(server.engine)
         self._line: deque[Place] = deque()
         self._waits: set[asyncio.Future[Any]] = set()
         self._sending = self._choked = self._held_up = False
@@ -169,7 +172,9 @@ class Connection(asyncio.BufferedProtocol):
         key, version, correlation_id = _HEAD.unpack_from(frame)
         api = APIS.get(key)
         try:
-            if api is None or not api.oldest <= version <= api.newest:
+            if (key, version) == (extension.API_KEY, extension.VERSION):
+                self._answer_own(frame, correlation_id)
+            elif api is None or not api.oldest <= version <= api.newest:
                 if key != API_VERSIONS:
                     self.refuse("unknown request" if api is None else "unsupported version")
                     return
@@ -197,6 +202,14 @@ class Connection(asyncio.BufferedProtocol):
                 self._answer(place, [answer])
 
         Production(self._broker, frame, version, correlation_id, send)
+
+    def _answer_own(self, frame: memoryview, correlation_id: int) -> None:
+        question, data = extension.read_request(frame)
+        content, place = self._own.answer(question, data), self._place()
+        if isinstance(content, Awaitable):
+            self._await(place, content, lambda found: [extension.answer(correlation_id, found)])
+        else:
+            self._answer(place, [extension.answer(correlation_id, content)])
 
     def _handle(self, api: Api, frame: bytes, version: int, correlation_id: int) -> None:
         form = codec(api.key, api.schema, version)

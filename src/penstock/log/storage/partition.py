@@ -12,21 +12,16 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
 
 from penstock.clock import now_ms
-from penstock.errors import CorruptBatch, OffsetOutOfRange, RecordTooLarge, StorageFailed
-from penstock.events.batch import (
-    HEADER_BYTES,
-    BatchHeader,
-    Buffer,
-    check_produced,
-    stamp,
-    with_append_time,
-)
+from penstock.errors import CorruptBatch, OffsetOutOfRange, StorageFailed
+from penstock.events.batch import HEADER_BYTES, BatchHeader, Buffer, stamp, with_append_time
 from penstock.log.policy import TopicPolicy
+from penstock.log.storage.append_times import AppendTimes
+from penstock.log.storage.claims import Claim, admit, check_not_a_writer
 from penstock.log.storage.files import storage_error, sync_folder, write_atomically
-from penstock.log.storage.producers import Producers
+from penstock.log.storage.keys import KeyIndex
+from penstock.log.storage.producers import Appended, Producers, Written
 from penstock.log.storage.published import Published
 from penstock.log.storage.recovery import PRODUCERS_FILE, open_segments
 from penstock.log.storage.segment import LEADER_EPOCH, Segment, Slice
@@ -35,14 +30,6 @@ Done = Callable[[Exception | None], None]
 WARM_INDEXES = 8
 log = logging.getLogger(__name__)
 _base = attrgetter("base_offset")
-
-
-class Appended(NamedTuple):
-    """`append_time` is -1 where records keep their producer's time."""
-
-    base_offset: int
-    next_offset: int
-    append_time: int
 
 
 class Partition:
@@ -82,6 +69,8 @@ class Partition:
         if self.recovery.scanned_bytes and policy.durability == "fsync":
             self._sync_files(recovery.checked)  # before what a killed process left is read
         self._published.end(self.end_offset)
+        self.append_times = AppendTimes(self._folder, self.next_offset)
+        self._keys = KeyIndex(self._folder, self.next_offset)
         # At this offset all that a close would write is there already.
         self._closed_at = -1 if self.recovery.scanned_bytes else self.next_offset
 
@@ -96,20 +85,28 @@ class Partition:
 
     # Appending
 
-    def append(self, data: memoryview) -> Appended:
+    def append(self, data: memoryview, claim: Claim | None = None) -> Appended:
         """Writes the batches a producer sent; they are durable once `when_durable` says so.
 
-        Raises CorruptBatch, RecordTooLarge, SequenceError or StorageFailed, and then nothing of
-        `data` is stored.
+        With a claim, `data` is changed in place, and a crash leaves all of it or nothing. Raises
+        CorruptBatch, RecordTooLarge, SequenceError, VersionConflict or StorageFailed, and then
+        nothing of `data` is stored.
         """
-        headers = self._admit(data)
+        headers = admit(data, self.topic, self.policy.max_message_bytes)
+        if claim is None:
+            check_not_a_writer(headers[0])
+        else:
+            headers = claim.put_on(data, headers)
+            if claim.needs_keys:
+                self._follow_keys()  # most of it now, while others can append
         with self._lock:
             if self.failure:
                 raise self.failure
-            if headers[0].producer_id >= 0:
-                known = self._producers.check(headers[0])
-                if known:
-                    return Appended(known.base_offset, known.last_offset + 1, known.append_time)
+            known = self._known(headers[0], claim)
+            if known:
+                return known.again
+            if claim is not None:
+                self._check_version(claim)
             now = now_ms()
             try:
                 if self._is_full(len(data), now):
@@ -118,20 +115,26 @@ class Partition:
             except OSError as error:
                 raise storage_error(error, f"appending to {self.topic}/{self.index}") from error
 
-    def _admit(self, data: memoryview) -> list[BatchHeader]:
-        headers: list[BatchHeader] = []
-        at = 0
-        while at < len(data) or not headers:
-            header = check_produced(data, at)
-            if header.size > self.policy.max_message_bytes:
-                raise RecordTooLarge(
-                    f"a batch of {header.size} bytes, {self.topic} takes "
-                    f"{self.policy.max_message_bytes}",
-                    hint="raise the topic's max.message.bytes or send smaller batches",
-                )
-            headers.append(header)
-            at += header.size
-        return headers
+    def _known(self, header: BatchHeader, claim: Claim | None) -> Written | None:
+        if claim is not None:
+            last = self._producers.last_of(claim.writer)
+            return last if last and claim.batch <= last.last_sequence else None
+        return self._producers.check(header) if header.producer_id >= 0 else None
+
+    def _check_version(self, claim: Claim) -> None:
+        if claim.needs_keys:
+            self._follow_keys()
+        where, start = f"{self.topic}/{self.index}", self.start_offset
+        claim.check_version(where, self.next_offset - 1, lambda key: self._keys.last(key, start))
+
+    def _follow_keys(self) -> None:
+        until = self.next_offset  # before the segments, or the one that holds it may be missing
+        self._keys.follow(self.segments, until)
+
+    def last_append_of(self, writer: int) -> Written | None:
+        """What a writer stored last here, durable or not yet."""
+        with self._lock:
+            return self._producers.last_of(writer)
 
     def _write(self, data: memoryview, headers: list[BatchHeader], now: int) -> Appended:
         append_time = now if self.policy.message_timestamp_type == "LogAppendTime" else -1
@@ -148,6 +151,7 @@ class Partition:
             at += header.size
         position = segment.size
         segment.write(pieces)
+        self.append_times.note(self.next_offset, now)
         base = offset = self.next_offset
         for header in headers:
             stored = header if append_time < 0 else header._replace(max_timestamp=append_time)
@@ -192,6 +196,7 @@ class Partition:
                 if not self._abandoned and closed in self.segments:
                     closed.save_index()
                     self._save_producers(producers)
+                    self._keys.save(self.start_offset)
         except OSError as error:
             log.warning("%s/%s: no index written: %s", self.topic, self.index, error)
 
@@ -344,6 +349,8 @@ class Partition:
             self.segments = self.segments[len(gone) :]
             for segment in gone:
                 segment.remove()
+            if gone:
+                self.append_times.forget_before(offset)
         with self._warming:
             for segment in gone:
                 self._warm.pop(segment.base_offset, None)
@@ -384,6 +391,7 @@ class Partition:
                 for segment in (*closed, self._active):
                     segment.save_index()
                 self._save_producers(self._producers.dump(self.next_offset, now_ms()))
+                self._keys.save(self.start_offset)
                 self._advance(self.next_offset, self._active, self._active.size)
                 self._closed_at = self.next_offset
             except OSError as error:

@@ -2,6 +2,9 @@
 
 A producer numbers its records in each partition. The last five batches of each are remembered, as
 many as a producer may have under way; a batch seen before is answered with its first position.
+
+A writer numbers its appends instead, with numbers that only grow, and is never forgotten: one whose
+number is not above the last was stored before.
 """
 
 import json
@@ -10,10 +13,20 @@ from typing import NamedTuple
 
 from penstock.errors import OutOfOrderSequence, StaleProducerEpoch
 from penstock.events.batch import BatchHeader
+from penstock.log.storage.claims import FIRST_WRITER, NOBODY
 
 REMEMBERED_BATCHES = 5
 EXPIRES_MS = 86_400_000
 _SEQUENCES = 2**31
+
+
+class Appended(NamedTuple):
+    """`append_time` is -1 where records keep their producer's time; an old one was there before."""
+
+    base_offset: int
+    next_offset: int
+    append_time: int
+    is_new: bool = True
 
 
 class Written(NamedTuple):
@@ -22,6 +35,11 @@ class Written(NamedTuple):
     base_offset: int
     last_offset: int
     append_time: int
+
+    @property
+    def again(self) -> Appended:
+        """The answer to who sends it once more."""
+        return Appended(self.base_offset, self.last_offset + 1, self.append_time, is_new=False)
 
 
 class _Producer:
@@ -40,6 +58,12 @@ def _last_sequence(header: BatchHeader) -> int:
 class Producers:
     def __init__(self) -> None:
         self._by_id: dict[int, _Producer] = {}
+        self._writers: dict[int, deque[Written]] = {}
+
+    def last_of(self, writer: int) -> Written | None:
+        """A writer's last append; both of its sequences are the append's number."""
+        appends = self._writers.get(writer)
+        return appends[-1] if appends else None
 
     def check(self, header: BatchHeader) -> Written | None:
         """Where this very batch stands already, or None when it is the one expected next.
@@ -76,6 +100,9 @@ class Producers:
         )
 
     def note(self, header: BatchHeader, base_offset: int, append_time: int, now: int) -> None:
+        if header.producer_id >= FIRST_WRITER:
+            self._note_writer(header, base_offset, append_time)
+            return
         producer = self._by_id.get(header.producer_id)
         if producer is None or producer.epoch != header.producer_epoch:
             producer = self._by_id[header.producer_id] = _Producer(header.producer_epoch, now, [])
@@ -90,6 +117,16 @@ class Producers:
             )
         )
 
+    def _note_writer(self, header: BatchHeader, base_offset: int, append_time: int) -> None:
+        if header.producer_id == NOBODY:
+            return
+        appends = self._writers.setdefault(header.producer_id, deque(maxlen=REMEMBERED_BATCHES))
+        batch, last_offset = header.base_sequence, base_offset + header.last_offset_delta
+        if appends and appends[-1].first_sequence == batch:  # one more batch of the same append
+            appends[-1] = appends[-1]._replace(last_offset=last_offset)
+        else:
+            appends.append(Written(batch, batch, base_offset, last_offset, append_time))
+
     def forget_from(self, offset: int) -> None:
         """Forgets what stands at `offset` and behind it: a crash took it, and a retry brings it."""
         for number, producer in list(self._by_id.items()):
@@ -98,19 +135,29 @@ class Producers:
                 producer.batches = deque(kept, REMEMBERED_BATCHES)
             else:
                 del self._by_id[number]
+        for appends in self._writers.values():
+            while appends and appends[-1].last_offset >= offset:
+                appends.pop()
 
     def dump(self, next_offset: int, now: int) -> bytes:
-        """All producers seen within a day, as of `next_offset`; the others are forgotten."""
+        """All writers, and all producers seen within a day, as of `next_offset`.
+
+        The other producers are forgotten.
+        """
         self._by_id = {i: p for i, p in self._by_id.items() if now - p.seen_ms < EXPIRES_MS}
         producers = [
             [number, producer.epoch, producer.seen_ms, list(producer.batches)]
             for number, producer in self._by_id.items()
         ]
-        return json.dumps({"next_offset": next_offset, "producers": producers}).encode()
+        writers = [[number, list(appends)] for number, appends in self._writers.items()]
+        dump = {"next_offset": next_offset, "producers": producers, "writers": writers}
+        return json.dumps(dump).encode()
 
     def load(self, content: bytes) -> int:
         """Takes over a dump; returns the offset from which on batches are still to be noted."""
         dump = json.loads(content)
         for number, epoch, seen_ms, batches in dump["producers"]:
             self._by_id[number] = _Producer(epoch, seen_ms, [Written(*batch) for batch in batches])
+        for number, appends in dump.get("writers", ()):
+            self._writers[number] = deque((Written(*one) for one in appends), REMEMBERED_BATCHES)
         return int(dump["next_offset"])

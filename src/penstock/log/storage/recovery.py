@@ -3,7 +3,8 @@
 The tail are the segments that may not have been synced: the last one, and those before it that go
 beyond the durable offset that was published and have no index, which is written after their sync.
 Beyond the durable offset, the first batch that is not whole ends the log: its bytes were never
-acknowledged, and they are cut off with all that stands behind them. Before it, broken bytes are
+acknowledged, and they are cut off with all that stands behind them; so are the batches of an append
+whose last batch is not there. Before the durable offset, broken bytes are
 damage: they are reported and kept, and the batches behind them stay readable.
 """
 
@@ -17,6 +18,7 @@ from typing import NamedTuple
 from penstock.clock import now_ms
 from penstock.errors import CorruptBatch
 from penstock.events.batch import APPEND_TIME, BatchHeader
+from penstock.log.storage.claims import Appends
 from penstock.log.storage.index import Index
 from penstock.log.storage.producers import Producers
 from penstock.log.storage.segment import Segment
@@ -98,12 +100,14 @@ def _has_whole_index(closed: Segment) -> bool:
 def _check(recovery: Recovery, segment: Segment, durable: int, due: int) -> tuple[int, bool]:
     """Where the segment's batches end, and whether there was a torn one, which is cut off."""
     index, offset, damage, torn = Index(), segment.base_offset, None, False
+    appends = Appends()
     recovery.checked.append(segment)
     recovery.scanned_bytes += segment.size
     damaged = len(recovery.damage)
     for position, found in survey(segment, 0, offset, due):
         if not isinstance(found, CorruptBatch):
-            index.note(found, found.base_offset, position)
+            for at, whole in appends.see(position, found):
+                index.note(whole, whole.base_offset, at)
             offset, damage = found.next_offset, None
         elif offset >= durable:
             recovery.cut_bytes += segment.size - position
@@ -116,6 +120,14 @@ def _check(recovery: Recovery, segment: Segment, durable: int, due: int) -> tupl
     if damage is None and offset < min(due, durable):
         what = f"offsets {offset} to {min(due, durable) - 1} are missing"
         recovery.damage.append(segment.corrupt(segment.size, what))
+    if unfinished := appends.cut_at(durable):
+        position, first = unfinished
+        recovery.cut_bytes += segment.size - position
+        segment.truncate(position)
+        offset, torn = first.base_offset, True
+    else:
+        for at, whole in appends.release():
+            index.note(whole, whole.base_offset, at)
     segment.index = index
     if len(recovery.damage) == damaged:
         segment.trusted_from = 0

@@ -108,11 +108,11 @@ class Arena:
         rows, stride = self._rows.bytes, self.layout.stride
         self.head: Numbers = rows[:_HEAD_BYTES].view(np.int64)[:_HEAD_WORDS]
         self.capacity = (len(rows) - _HEAD_BYTES) // (stride * _WORD)
-        self.records = rows[_HEAD_BYTES:][: self.capacity * stride * _WORD]
+        self.records = rows[_HEAD_BYTES:][: self.capacity * stride * _WORD].view(np.int64)
         entries = self._index.bytes.view(np.uint64)
         self.tables = Tables(
             entries=entries,
-            records=self.records.view(np.int64),
+            records=self.records,
             heap=self._heap.bytes,
             head=self.head,
             shift=_shift(len(entries)),

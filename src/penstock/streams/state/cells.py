@@ -130,7 +130,7 @@ def _write(
         for child in array.flatten():  # with the struct's nulls
             _write(child, rows, parts, as_key)
     elif _is_list(kind):
-        elements, lengths = _elements(array)
+        elements, lengths = elements_of(array)
         _write_lengths(lengths, fixed_width.validity(array), rows, parts)
         _write(elements, _bounds(lengths)[rows], parts, as_key)
     elif fixed_width.dtype_of(kind) is not None:
@@ -145,7 +145,7 @@ def _write(
         parts.append((data, bounds[rows]))
 
 
-def _elements(array: pa.Array) -> tuple[pa.Array, Numbers]:
+def elements_of(array: pa.Array) -> tuple[pa.Array, Numbers]:
     """The elements of lists one after the other, without those under a null, and how many each has.
 
     Arrow's own flattening, and its cast of a map to a list, fail on some types.

@@ -1,12 +1,14 @@
 """Arrow values of fixed width as numpy arrays, and back."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.streams.state.compiled import Bytes, Mask
 
-Values = NDArray[np.generic]
+Values = NDArray[Any]
 
 _DTYPES = {
     pa.bool_(): np.dtype(np.bool_),

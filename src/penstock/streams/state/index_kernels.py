@@ -233,9 +233,14 @@ def add_keys(
 
 
 @kernel
-def touch_rows(tables: Tables, rows: Numbers, touched: Numbers) -> None:
+def touch_rows(tables: Tables, rows: Numbers, touched: Numbers) -> bool:
+    """Returns False at a row that was removed, having touched those before."""
     for i in range(rows.shape[0]):
-        _touch(tables, rows[np.uint64(i)], touched)
+        row = rows[np.uint64(i)]
+        if not tables.records[np.uint64(row * tables.stride)] & LIVE:
+            return False
+        _touch(tables, row, touched)
+    return True
 
 
 @kernel
@@ -263,6 +268,24 @@ def gather_words(tables: Tables, at_word: int, count: int, rows: Numbers, words:
         at = rows[np.uint64(i)] * tables.stride + at_word
         for j in range(count):
             words[np.uint64(i * count + j)] = tables.records[np.uint64(at + j)]
+
+
+@kernel
+def scatter_values(tables: Tables, rows: Numbers, words: Numbers) -> None:
+    """Sets the values of fixed width of each row, and all validity.
+
+    Given are, side by side, a word with the two bytes of validity that the meta word has, and then
+    all words from the first value of fixed width on.
+    """
+    records, stride = tables.records, tables.stride
+    first = 1 + tables.width + (2 if tables.tail else 0) + 2 * tables.cells
+    count = 1 + stride - first
+    for i in range(rows.shape[0]):
+        at = np.uint64(rows[np.uint64(i)] * stride)
+        source = np.uint64(i * count)
+        records[at] = (records[at] & ~_VALUE_BITS) | (words[source] & _VALUE_BITS)
+        for j in range(1, count):
+            records[at + np.uint64(first + j - 1)] = words[source + np.uint64(j)]
 
 
 @kernel

@@ -45,6 +45,7 @@ class RowLayout:
                 places[field.name] = None, at
                 at += 2 * _WORD
         self.cells = len(places)
+        self.fixed_at = at // _WORD  # the word at which values of fixed width begin
         # The widest first: each is then aligned, and nothing lies between them.
         for name, dtype in sorted(inline, key=lambda each: -each[1].base.itemsize):
             places[name] = dtype, at

@@ -5,6 +5,7 @@ touches; no operation looks at more rows than it is given, but for `all_rows`.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -51,8 +52,10 @@ class Rows:
 
     def is_new(self, rows: Numbers) -> Mask:
         """Whether each row was added in this step."""
-        self._check(rows)
-        return (self._byte(0)[rows] & NEW).astype(np.bool_)
+        self._check_range(rows)
+        flags = self._byte(0)[rows]
+        self._check_live(flags)
+        return (flags & NEW).astype(np.bool_)
 
     def fixed(self, name: str) -> fixed_width.Values:
         """The values of a column, by row number, to be changed in place.
@@ -80,8 +83,17 @@ class Rows:
 
     def take(self, rows: Numbers) -> pa.RecordBatch:
         """Keys and values of these rows."""
-        self._check(rows)
-        return self._batch(rows)
+        self._check_range(rows)
+        records = self._gathered(rows)
+        self._check_live(records[:, 0])
+        return self._batch_of(records)
+
+    def take_values(self, rows: Numbers) -> pa.RecordBatch:
+        """Values of these rows, without their keys."""
+        self._check_range(rows)
+        records = self._gathered(rows)
+        self._check_live(records[:, 0])
+        return pa.RecordBatch.from_arrays(self._values_of(records), schema=self.schema.values)
 
     def put(self, rows: Numbers, values: pa.RecordBatch) -> None:
         """Sets all values of these rows, or those of some columns; of a row twice, the last."""
@@ -93,19 +105,21 @@ class Rows:
         if len(rows) != values.num_rows:
             raise InvalidInput(f"{values.num_rows} values for {len(rows)} rows", hint="one for one")
         self.touch(rows)
-        for name, array in zip(values.schema.names, values.columns, strict=True):
-            self._put(self._column(name), rows, array)
+        self._put(rows, values)
 
     def touch(self, rows: Numbers) -> None:
         """Marks rows as changed in this step."""
-        self._check(rows)
+        self._check_range(rows)
         self._change()
         touched = np.empty(len(rows), np.int64)
-        index_kernels.touch_rows(self._arena.tables, _numbers(rows), touched)
+        are_live = index_kernels.touch_rows(self._arena.tables, _numbers(rows), touched)
         self._note(touched)
+        if not are_live:
+            raise _removed()
 
     def remove(self, rows: Numbers) -> None:
-        self._check(rows)
+        self._check_range(rows)
+        self._check_live(self._byte(0)[rows])
         self._change()
         touched = np.empty(len(rows), np.int64)
         index_kernels.remove_rows(self._arena.tables, _numbers(rows), touched)
@@ -150,8 +164,7 @@ class Rows:
         removed = np.count_nonzero(fixed_width.numbers(batch.columns[-1]))
         kept = batch.slice(0, batch.num_rows - removed)
         rows = self._add(layout.encode(kept))
-        for name in self.schema.values.names:
-            self._put(self._column(name), rows, kept.column(name))
+        self._put(rows, kept.select(self.schema.values.names))
         if removed:
             rows = self._find(layout.encode(batch.slice(kept.num_rows)))
             self.remove(rows[rows >= 0])
@@ -202,22 +215,42 @@ class Rows:
         self._note(touched)
         return rows
 
-    def _put(self, column: Column, rows: Numbers, array: pa.Array) -> None:
-        valid = fixed_width.validity(array)
-        if column.dtype is not None:
-            self._values(column)[rows] = fixed_width.numbers(array)
-        else:
-            data, starts, sizes = cells.to_cells(array)
-            sizes = np.where(valid, sizes, 0)
-            self._arena.make_room(heap=int(sizes.sum()))
-            places = np.empty(len(rows), np.int64)
-            tables = self._arena.tables
-            if not (
-                index_kernels.place_cells(tables, column.at // 8, _numbers(rows), sizes, places)
-                and cells.copy(data, starts, sizes, tables.heap, places)
-            ):
-                raise self._arena.damaged()
-        self._valid(column)[rows] = valid
+    def _put(self, rows: Numbers, values: pa.RecordBatch) -> None:
+        layout = self._arena.layout
+        every = len(values.schema) == len(self.schema.values)
+        block = self._block(rows, empty=every)
+        for name, array in zip(values.schema.names, values.columns, strict=True):
+            column = self._column(name)
+            valid = fixed_width.validity(array)
+            if column.dtype is None:
+                self._put_cells(column, rows, array, valid)
+            else:
+                at = column.at - (layout.fixed_at - 1) * 8
+                _view(block, column.dtype, at)[:] = fixed_width.numbers(array)
+            at = column.valid_at
+            at -= 0 if at < 8 else (layout.fixed_at - 1) * 8
+            _view(block, np.dtype(np.bool_), at)[:] = valid
+        index_kernels.scatter_values(self._arena.tables, _numbers(rows), frozen(block.reshape(-1)))
+
+    def _block(self, rows: Numbers, *, empty: bool) -> Numbers:
+        """The meta word and the values of fixed width of each row, or zeros to be filled."""
+        layout = self._arena.layout
+        count = layout.stride - layout.fixed_at
+        if empty:
+            return np.zeros((len(rows), 1 + count), np.int64)
+        return np.hstack([self._words(rows, 0, 1), self._words(rows, layout.fixed_at, count)])
+
+    def _put_cells(self, column: Column, rows: Numbers, array: pa.Array, valid: Mask) -> None:
+        data, starts, sizes = cells.to_cells(array)
+        sizes = np.where(valid, sizes, 0)
+        self._arena.make_room(heap=int(sizes.sum()))
+        places = np.empty(len(rows), np.int64)
+        tables = self._arena.tables
+        if not (
+            index_kernels.place_cells(tables, column.at // 8, _numbers(rows), sizes, places)
+            and cells.copy(data, starts, sizes, tables.heap, places)
+        ):
+            raise self._arena.damaged()
 
     # Where things are.
 
@@ -230,24 +263,21 @@ class Rows:
             )
         return column
 
-    def _check(self, rows: Numbers) -> None:
-        if len(rows) == 0:
-            return
-        if rows.min() < 0 or rows.max() >= self._arena.rows_end:
+    def _check_range(self, rows: Numbers) -> None:
+        if len(rows) and (rows.min() < 0 or rows.max() >= self._arena.rows_end):
             raise InvalidInput(
                 "a row number is none of the state's", hint="find gives -1 for a key without row"
             )
-        if not (self._byte(0)[rows] & LIVE).all():
-            raise InvalidInput("a row was removed", hint="find its key again, or add it")
+
+    def _check_live(self, flags: NDArray[np.integer[Any]]) -> None:
+        if not (flags & LIVE).all():
+            raise _removed()
 
     def _byte(self, at: int) -> Bytes:
         return self._view(np.dtype(np.uint8), at)
 
     def _view(self, dtype: np.dtype[Scalar], at: int) -> NDArray[Scalar]:
-        stride = self._arena.layout.stride * 8
-        shape = (self._arena.capacity, *dtype.shape)
-        strides = (stride, dtype.base.itemsize)[: len(shape)]
-        return np.ndarray(shape, dtype.base, self._arena.records, at, strides)
+        return _view(self._arena.records.reshape(-1, self._arena.layout.stride), dtype, at)
 
     def _values(self, column: Column) -> fixed_width.Values:
         assert column.dtype is not None
@@ -261,30 +291,44 @@ class Rows:
         index_kernels.gather_words(self._arena.tables, at, count, _numbers(rows), words.reshape(-1))
         return words
 
-    def _cells_at(self, rows: Numbers, at: int) -> Cells:
+    def _gathered(self, rows: Numbers) -> Numbers:
+        """The rows as they are, one below the other: every part of them is at hand then."""
+        return self._words(rows, 0, self._arena.layout.stride)
+
+    def _cells_of(self, records: Numbers, at: int) -> Cells:
         heap = frozen(self._arena.tables.heap)
-        return Cells(
-            heap, self._words(rows, at, 1).reshape(-1), self._words(rows, at + 1, 1).reshape(-1)
-        )
+        return Cells(heap, records[:, at].copy(), records[:, at + 1].copy())
+
+    def _keys_of(self, records: Numbers) -> Keys:
+        layout = self._arena.layout.key
+        words = records[:, 1 : 1 + layout.width].flatten()
+        tail = self._cells_of(records, 1 + layout.width) if layout.has_tail else NO_TAILS
+        return layout.keys(words, _view(records, np.dtype(np.uint8), 1).copy(), tail)
 
     def _keys_at(self, rows: Numbers) -> Keys:
         layout = self._arena.layout.key
-        words = self._words(rows, 1, layout.width).reshape(-1)
-        tail = self._cells_at(rows, 1 + layout.width) if layout.has_tail else NO_TAILS
-        return layout.keys(words, self._byte(1)[rows], tail)
+        return self._keys_of(self._words(rows, 0, 1 + layout.width + 2 * layout.has_tail))
+
+    def _values_of(self, records: Numbers) -> list[pa.Array]:
+        arrays: list[pa.Array] = []
+        for column in self._arena.layout.columns.values():
+            valid = _view(records, np.dtype(np.bool_), column.valid_at).copy()
+            if column.dtype is not None:
+                values = _view(records, column.dtype, column.at)
+                arrays.append(fixed_width.from_numbers(column.kind, values, valid))
+            else:
+                places = self._cells_of(records, column.at // 8)
+                arrays.append(cells.from_cells(column.kind, places, valid))
+        return arrays
+
+    def _batch_of(self, records: Numbers) -> pa.RecordBatch:
+        keys: list[pa.Array] = self._arena.layout.key.decode(self._keys_of(records))
+        return pa.RecordBatch.from_arrays(
+            keys + self._values_of(records), schema=self.schema.columns
+        )
 
     def _batch(self, rows: Numbers) -> pa.RecordBatch:
-        arrays: list[pa.Array] = self._arena.layout.key.decode(self._keys_at(rows))
-        for column in self._arena.layout.columns.values():
-            valid = self._valid(column)[rows]
-            if column.dtype is not None:
-                arrays.append(
-                    fixed_width.from_numbers(column.kind, self._values(column)[rows], valid)
-                )
-            else:
-                values = self._cells_at(rows, column.at // 8)
-                arrays.append(cells.from_cells(column.kind, values, valid))
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema.columns)
+        return self._batch_of(self._gathered(rows))
 
     def _pieces(self, rows: Numbers) -> Iterator[Numbers]:
         """The rows in pieces that are small enough for an Arrow batch."""
@@ -298,6 +342,16 @@ class Rows:
                 piece = piece[: max(1, int(np.searchsorted(held, _CHUNK_BYTES)))]
             yield piece
             rows = rows[len(piece) :]
+
+
+def _view(records: Numbers, dtype: np.dtype[Scalar], at: int) -> NDArray[Scalar]:
+    """What stands at this byte of each of the records, which are the rows of an array."""
+    parts = records.view(np.uint8)[:, at : at + dtype.itemsize].view(dtype.base)
+    return parts if dtype.shape else parts[:, 0]
+
+
+def _removed() -> InvalidInput:
+    return InvalidInput("a row was removed", hint="find its key again, or add it")
 
 
 def _numbers(rows: Numbers) -> Numbers:

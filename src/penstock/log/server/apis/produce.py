@@ -97,7 +97,7 @@ class Production:
         except PenstockError as error:
             self._refuse(outcome, error)
             return outcome
-        outcome.base_offset, until, outcome.append_time = appended
+        outcome.base_offset, until, outcome.append_time, _ = appended
         outcome.start_offset = partition.start_offset
         if partition.end_offset < until:
             self._waiting += 1

@@ -5,6 +5,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from penstock.log.extension import API_KEY, VERSION
 from penstock.log.server.call import API_VERSIONS, APIS, PRODUCE, Call, api
 
 UNSUPPORTED_VERSION = 35
@@ -23,7 +24,8 @@ def api_versions(call: Call) -> Any:
         )
         for one in sorted(APIS.values())
     )
-    return call.response(error_code=ErrorCode.none, api_keys=keys)
+    own = call.entity("ApiVersion", api_key=API_KEY, min_version=VERSION, max_version=VERSION)
+    return call.response(error_code=ErrorCode.none, api_keys=(*keys, own))
 
 
 def unsupported_version(correlation_id: int) -> bytes:

@@ -1,0 +1,94 @@
+"""When records were appended: about one note a second beside a partition's segments.
+
+A note is a base offset and a time in milliseconds, both int64 little endian. It holds for the
+records from its offset on up to the next note's, each of which was appended less than a second
+later. The notes are not synced on their own account: a power cut may take the last ones, and
+what was appended then counts as appended when the note before says.
+"""
+
+import contextlib
+import os
+from bisect import bisect_right
+from itertools import pairwise
+from pathlib import Path
+from struct import Struct
+
+from penstock.log.storage.files import write_atomically
+
+APPENDED_FILE = "appended"
+INTERVAL_MS = 1_000
+_PAIR = Struct("<qq")
+
+Pairs = list[tuple[int, int]]
+
+
+def read_append_times(folder: Path) -> Pairs:
+    """All notes of the partition in this folder, offset and time, by rising offset."""
+    try:
+        content = (folder / APPENDED_FILE).read_bytes()
+    except FileNotFoundError:
+        return []
+    pairs = list(_PAIR.iter_unpack(content[: len(content) // _PAIR.size * _PAIR.size]))
+    for number, (before, after) in enumerate(pairwise(pairs), 1):
+        if after[0] <= before[0]:  # a power cut may leave zeros at the end
+            return pairs[:number]
+    return pairs
+
+
+def in_force(pairs: Pairs, start: int, end: int) -> Pairs:
+    """The notes that hold for some record from `start` to before `end`."""
+    if start >= end:
+        return []
+    first = max(bisect_right(pairs, (start, 2**63)) - 1, 0)
+    return [pair for pair in pairs[first:] if pair[0] < end]
+
+
+class AppendTimes:
+    """Called by one thread at a time."""
+
+    def __init__(self, folder: Path | None, end: int) -> None:
+        """Takes back the notes about records from `end` on, which a crash took."""
+        self._path = folder and folder / APPENDED_FILE
+        self._memory: Pairs = []
+        self._noted_ms = -(2**63)
+        self._size = 0
+        if folder is None or self._path is None:
+            return
+        pairs = read_append_times(folder)
+        kept = pairs[: bisect_right(pairs, (end, -(2**63)))]
+        self._size = len(kept) * _PAIR.size
+        with contextlib.suppress(FileNotFoundError):
+            os.truncate(self._path, self._size)
+
+    def note(self, offset: int, now: int) -> None:
+        if abs(now - self._noted_ms) < INTERVAL_MS:
+            return
+        self._noted_ms = now
+        if self._path is None:
+            self._memory.append((offset, now))
+            return
+        # The records are written already, and to know less of their time is no reason to refuse.
+        with contextlib.suppress(OSError):
+            handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                if os.pwrite(handle, _PAIR.pack(offset, now), self._size) == _PAIR.size:
+                    self._size += _PAIR.size
+            finally:
+                os.close(handle)
+
+    def pairs(self) -> Pairs:
+        return list(self._memory) if self._path is None else read_append_times(self._path.parent)
+
+    def forget_before(self, offset: int) -> None:
+        """Drops what no record needs any more, once that is half of it."""
+        pairs = self.pairs()
+        kept = in_force(pairs, offset, 2**63)
+        if 2 * len(kept) >= len(pairs):
+            return
+        if self._path is None:
+            self._memory = kept
+            return
+        content = b"".join(_PAIR.pack(*pair) for pair in kept)
+        with contextlib.suppress(OSError):  # a full disk; there is room again in a moment
+            write_atomically(self._path, content, durably=False)
+            self._size = len(content)

@@ -1,0 +1,67 @@
+"""What an app declares: streams, tables, derivations and sinks, by name."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from penstock.sinks.contract import Sink
+from penstock.streams.source.event_time import Rule
+
+Function = Callable[..., DataFrame]
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A stream, or with a `key` a table, that is read from a topic somebody else writes."""
+
+    name: str
+    topic: str
+    schema: pa.Schema
+    key: tuple[str, ...] = ()
+    rule: Rule | None = None
+    format: str = "json"
+    format_options: Mapping[str, str] = field(default_factory=dict)
+    start: str = "earliest"
+    metadata: tuple[str, ...] = ()
+    partitions: int | None = None  # the topic is made with so many when it is missing
+    max_rows: int | None = None
+    rate: int | None = None
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """The rows of a stream that could not be processed."""
+
+    name: str
+    stream: str
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """A node that writes what its function makes of its inputs to a topic of its own."""
+
+    name: str
+    function: Function
+    inputs: tuple[str, ...]
+    topic: str
+    key: tuple[str, ...] = ()
+    partitions: int | None = None
+
+
+@dataclass(frozen=True)
+class Outlet:
+    """A node that gives a stream or a table to a sink."""
+
+    name: str
+    source: str
+    sink: Sink
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (self.source,)
+
+
+Node = Derivation | Outlet
+Declaration = Topic | Rejected | Derivation

@@ -1,0 +1,107 @@
+"""What an app keeps under its data folder, and whether a node's code still fits it.
+
+<data>/apps/<app>/lock            held by the process that runs the app
+<data>/apps/<app>/status.json     what `penstock status` shows
+<data>/apps/<app>/<node>/current  the generation that is in use
+<data>/apps/<app>/<node>/1/       checkpoint and state of a generation, and node.json
+"""
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import ForeignCheckpoint, NodeChanged
+
+
+@dataclass(frozen=True)
+class NodeFolder:
+    """The folder of one node; on a cluster it lies where all its machines reach it."""
+
+    app: str
+    node: str
+    path: Path
+
+    @property
+    def generation(self) -> int:
+        try:
+            return int((self.path / "current").read_text())
+        except FileNotFoundError:
+            return 1
+
+    def advance(self) -> None:
+        """Begins a new generation beside the one there is."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        fresh = self.path / "current.tmp"
+        fresh.write_text(str(self.generation + 1))
+        fresh.replace(self.path / "current")
+
+    def clear(self) -> None:
+        """Forgets the present generation."""
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    @property
+    def home(self) -> Path:
+        return self.path / str(self.generation)
+
+    @property
+    def checkpoint(self) -> str:
+        return str(self.home / "checkpoint")
+
+    def versioned(self, topic: str) -> str:
+        """The topic that this generation writes."""
+        return topic if self.generation == 1 else f"{topic}-v{self.generation}"
+
+    def facts(self) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = json.loads((self.home / "node.json").read_text())
+        except FileNotFoundError:
+            return None
+        return found
+
+    def settle(self, facts: dict[str, Any]) -> None:
+        """Writes down what the node is at its first start; later, refuses what does not fit that.
+
+        Raises NodeChanged with what changed, and ForeignCheckpoint.
+        """
+        facts = {"app": self.app, "node": self.node, **json.loads(json.dumps(facts))}
+        before = self.facts()
+        if before is None:
+            if Path(self.checkpoint).is_dir() and any(Path(self.checkpoint).iterdir()):
+                raise ForeignCheckpoint(
+                    f"{self.checkpoint} holds a checkpoint, and not of a node of this app",
+                    hint=f"move it away, or start with --reset {self.node}",
+                )
+            self.home.mkdir(parents=True, exist_ok=True)
+            fresh = self.home / "node.json.tmp"
+            fresh.write_text(json.dumps(facts, indent=1))
+            fresh.replace(self.home / "node.json")
+            return
+        if (before["app"], before["node"]) != (self.app, self.node):
+            raise ForeignCheckpoint(
+                f"{self.home} belongs to node {before['node']!r} of app {before['app']!r}",
+                hint="give this app another name or another data folder",
+            )
+        changes = list(_differences(before, facts))
+        if changes:
+            raise NodeChanged(
+                f"node {self.node!r} is not what it was when it began: {'; '.join(changes[:3])}",
+                hint=f"--rebuild {self.node} builds it anew from the beginning of its inputs, "
+                f"beside the old one; --reset {self.node} forgets the old one first",
+            )
+
+
+def _differences(before: Any, now: Any, path: str = "") -> Iterator[str]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        for name in before.keys() | now.keys():
+            inner = f"{path}.{name}" if path else str(name)
+            if name not in before:
+                yield f"{inner} is new"
+            elif name not in now:
+                yield f"{inner} is gone"
+            else:
+                yield from _differences(before[name], now[name], inner)
+    elif before != now:
+        yield f"{path} was {json.dumps(before)} and is {json.dumps(now)}"

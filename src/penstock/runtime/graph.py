@@ -1,0 +1,82 @@
+"""How the nodes of an app hang together: checked before Spark starts, and put in order."""
+
+import difflib
+import inspect
+from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
+
+from penstock.errors import CyclicNodes, DuplicateName, InvalidInput, UnknownName
+from penstock.log.policy import check_topic_name
+from penstock.runtime.declarations import Declaration, Function, Node
+
+
+def parameters_of(function: Function, node: str) -> tuple[str, ...]:
+    """The names that a node's function asks for."""
+    found = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise InvalidInput(
+                f"node {node!r} takes *{parameter.name}, which names no stream",
+                hint="name each stream or table that it reads as a parameter of its own",
+            )
+        if parameter.default is parameter.empty:
+            found.append(parameter.name)
+    if not found:
+        raise InvalidInput(
+            f"node {node!r} reads nothing",
+            hint="its function's parameters are the names of the streams and tables it reads",
+        )
+    return tuple(found)
+
+
+def check_name(name: str, taken: Iterable[str]) -> None:
+    """A name can be a topic's, and a parameter of a Python function."""
+    check_topic_name(name)
+    if not name.isidentifier():
+        raise InvalidInput(
+            f"{name!r} cannot be the name of a parameter",
+            hint="use letters, digits and _; topic= names a topic that is called otherwise",
+        )
+    if name in taken:
+        raise DuplicateName(
+            f"there are two things called {name!r} in this app", hint="give one another name"
+        )
+
+
+def in_order(nodes: Mapping[str, Node], declared: Mapping[str, Declaration]) -> list[Node]:
+    """Every node after those that it reads from. Raises UnknownName and CyclicNodes."""
+    for node in nodes.values():
+        for name in node.inputs:
+            if name not in declared:
+                raise unknown(name, declared, f"node {node.name!r} asks for")
+    sorter = TopologicalSorter(
+        {node.name: [name for name in node.inputs if name in nodes] for node in nodes.values()}
+    )
+    try:
+        return [nodes[name] for name in sorter.static_order()]
+    except CycleError as found:
+        raise CyclicNodes(
+            f"these nodes wait for each other: {' -> '.join(reversed(found.args[1]))}",
+            hint="a node cannot read what is made of its own output; take one of them out",
+        ) from None
+
+
+def downstream(nodes: Mapping[str, Node], name: str) -> set[str]:
+    """The nodes that read what this one writes, directly or not."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        upper = waiting.pop()
+        below = {node.name for node in nodes.values() if upper in node.inputs} - found
+        found |= below
+        waiting += below
+    return found
+
+
+def unknown(name: str, known: Iterable[str], who: str) -> UnknownName:
+    near = difflib.get_close_matches(name, known, n=1)
+    there = ", ".join(sorted(known)) or "nothing yet"
+    return UnknownName(
+        f"{who} {name!r}, which this app does not have",
+        hint=f"did you mean {near[0]!r}?" if near else f"it has: {there}",
+    )

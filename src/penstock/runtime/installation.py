@@ -1,0 +1,127 @@
+"""An app put to work: its session, its log, its folders, and its nodes, ready to start."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from penstock.errors import InvalidInput
+from penstock.log import Log
+from penstock.log.owner import find_or_start
+from penstock.runtime.app import App
+from penstock.runtime.declarations import Derivation
+from penstock.runtime.folders import NodeFolder
+from penstock.runtime.graph import downstream, unknown
+from penstock.runtime.nodes import Builder, Built, ensure_topics, start, writer_name
+from penstock.streams.spark.kafka_publishing import control_topic
+from penstock.streams.spark.session import open_session
+from penstock.streams.spark.source import Penstock
+
+
+@dataclass
+class Installation:
+    """`address` is where the log is over the wire, `source_log` where sources read it."""
+
+    app: App
+    session: SparkSession
+    log: Log
+    address: str
+    source_log: str
+    folders: dict[str, NodeFolder]
+    nodes: list[Built]
+
+    def start(self, built: Built, *, once: bool) -> StreamingQuery:
+        return start(built, self.log, self.address, app=self.app.name, once=once)
+
+
+def app_folder(data: Path, app: str) -> Path:
+    return data / "apps" / app
+
+
+def folders_of(app: App) -> dict[str, NodeFolder]:
+    home = app_folder(app.data, app.name)
+    return {name: NodeFolder(app.name, name, home / name) for name in app.nodes}
+
+
+@contextmanager
+def installed(
+    app: App,
+    *,
+    rebuild: Sequence[str] = (),
+    reset: Sequence[str] = (),
+    crash_points: str = "",
+) -> Iterator[Installation]:
+    """Checks the app, then opens its log and its session, and builds its nodes in their order."""
+    order = app.ordered_nodes()
+    folders = folders_of(app)
+    _check_renewal(app, "--rebuild", rebuild)
+    _check_renewal(app, "--reset", reset)
+    address = app.log or find_or_start(app.data)
+    session, is_ours = _session(app)
+    try:
+        session.dataSource.register(Penstock)
+        master = session.conf.get("spark.master") or ""
+        one_host = master.startswith("local")
+        source_log = str(app.data.absolute()) if app.log is None and one_host else address
+        with Log.connect(address) as log:
+            for name in rebuild:
+                folders[name].advance()
+            for name in reset:
+                _forget(app, folders[name], log)
+            builder = Builder(
+                app.name,
+                session,
+                source_log,
+                app.declared,
+                folders,
+                buckets=app.buckets or _buckets(session),
+                one_host=one_host,
+                crash_points=crash_points,
+            )
+            built = []
+            for node in order:
+                built.append(builder.build(node))
+                ensure_topics(built[-1], app.declared, log, app.name)
+            yield Installation(app, session, log, address, source_log, folders, built)
+    finally:
+        if is_ours:
+            session.stop()
+
+
+def _session(app: App) -> tuple[SparkSession, bool]:
+    if isinstance(app.spark, SparkSession):
+        return app.spark, False
+    return open_session(app.name, master=app.spark, settings=app.settings), True
+
+
+def _buckets(session: SparkSession) -> int:
+    return int(session.conf.get("spark.sql.shuffle.partitions") or os.cpu_count() or 1)
+
+
+def _check_renewal(app: App, option: str, names: Sequence[str]) -> None:
+    for name in names:
+        if name not in app.nodes:
+            raise unknown(name, app.nodes, f"{option} asks for")
+    left = set().union(*(downstream(app.nodes, name) for name in names)) - set(names)
+    if left:
+        everything = [name for name in app.nodes if name in left | set(names)]
+        raise InvalidInput(
+            f"{', '.join(sorted(left))} reads what {', '.join(names)} writes, "
+            "and would go on with what is no more",
+            hint=" ".join(f"{option} {name}" for name in everything),
+        )
+
+
+def _forget(app: App, folder: NodeFolder, log: Log) -> None:
+    """Removes what a node has written and all it knows; its inputs are not touched."""
+    node = app.nodes[folder.node]
+    if isinstance(node, Derivation):
+        present = log.topics()
+        for topic in (folder.versioned(node.topic), control_topic(writer_name(app.name, folder))):
+            if topic in present:
+                log.delete(topic)
+    folder.clear()

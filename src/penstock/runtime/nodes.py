@@ -1,0 +1,230 @@
+"""A node of an app, built: its DataFrame, what that depends on, and the query that runs it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming import StreamingQuery
+
+from penstock.errors import AppError, InvalidInput, TopicNotFound
+from penstock.log import Log
+from penstock.runtime.declarations import Declaration, Derivation, Node, Outlet, Rejected, Topic
+from penstock.runtime.folders import NodeFolder
+from penstock.streams.source.event_time import Rule
+from penstock.streams.source.spec import SourceSpec
+from penstock.streams.spark.operators import changes
+from penstock.streams.spark.origin import origin_of, source_frame, time_column
+from penstock.streams.spark.place import QueryPlace, building
+from penstock.streams.spark.sink import SinkSpec
+from penstock.streams.spark.staging import WEIGHT
+
+
+@dataclass
+class Built:
+    """A node whose function was called: `frame` is what it gives, `output` how others read it."""
+
+    node: Node
+    frame: DataFrame
+    place: QueryPlace
+    folder: NodeFolder
+    sources: list[SourceSpec] = field(default_factory=list)
+    output: Topic | None = None
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    def facts(self) -> dict[str, Any]:
+        """What cannot change without the node's state or checkpoint losing its meaning."""
+        return {
+            "buckets": self.place.buckets,
+            "sources": {each.name: each.topic for each in self.sources},
+            "operators": self.place.operators,
+            "key": list(self.output.key) if self.output else [],
+        }
+
+
+class Builder:
+    """Builds the nodes of an app in their order, for streaming or, to compare with, as batches."""
+
+    def __init__(
+        self,
+        app: str,
+        session: SparkSession,
+        source_log: str,
+        declared: Mapping[str, Declaration],
+        folders: Mapping[str, NodeFolder],
+        *,
+        buckets: int,
+        one_host: bool,
+        streaming: bool = True,
+        crash_points: str = "",
+    ) -> None:
+        self._app = app
+        self._session = session
+        self._source_log = source_log
+        self._declared = declared
+        self._folders = folders
+        self._buckets = buckets
+        self._one_host = one_host
+        self._streaming = streaming
+        self._crash_points = crash_points
+        self._topics: dict[str, Topic] = {}  # what derivations give, as others read it
+        self._frames: dict[str, DataFrame] = {}  # as batches
+
+    def build(self, node: Node) -> Built:
+        folder = self._folders[node.name]
+        known = folder.facts()
+        buckets = known["buckets"] if known else self._buckets
+        place = QueryPlace(folder.checkpoint, buckets, self._one_host, self._crash_points)
+        built = Built(node, None, place, folder)  # type: ignore[arg-type]
+        with building(place):
+            inputs = [self._input(name, built) for name in node.inputs]
+            built.frame = node.function(*inputs) if isinstance(node, Derivation) else inputs[0]
+        if not isinstance(built.frame, DataFrame):
+            raise AppError(
+                f"the function of node {node.name!r} gave {type(built.frame).__name__}",
+                hint="it has to return a DataFrame",
+            )
+        if isinstance(node, Derivation):
+            built.output = self._output(node, built, folder)
+            self._topics[node.name] = built.output
+            self._frames[node.name] = built.frame
+        return built
+
+    def _input(self, name: str, reader: Built) -> DataFrame:
+        if not self._streaming and name in self._frames:
+            return self._frames[name]
+        declared = self._declared[name]
+        topic = self._topic(declared)
+        spec = self._spec(topic, reader.folder.checkpoint, isinstance(declared, Rejected))
+        spec = replace(spec, name=name)
+        reader.sources.append(spec)
+        frame = source_frame(self._session, spec, streaming=self._streaming)
+        return changes(frame, topic.key) if topic.key and not spec.rejected else frame
+
+    def _topic(self, declared: Declaration) -> Topic:
+        match declared:
+            case Topic():
+                return declared
+            case Rejected():
+                return self._topic(self._declared[declared.stream])
+            case Derivation():
+                return self._topics[declared.name]
+
+    def _spec(self, topic: Topic, checkpoint: str, rejected: bool) -> SourceSpec:
+        spec = SourceSpec(
+            log=self._source_log,
+            topic=topic.topic,
+            schema=topic.schema,
+            format=topic.format,
+            format_options=topic.format_options,
+            rule=topic.rule,
+            start=topic.start,
+            metadata=topic.metadata,
+            key=topic.key,
+            rejected=rejected,
+            ticks=topic.rule is not None and not rejected,
+            checkpoint=checkpoint if self._streaming else "",
+            rate=topic.rate,
+        )
+        return spec if topic.max_rows is None else replace(spec, max_rows=topic.max_rows)
+
+    def _output(self, node: Derivation, built: Built, folder: NodeFolder) -> Topic:
+        schema = to_arrow_schema(built.frame.schema, timezone="UTC")
+        is_table = WEIGHT in schema.names
+        if is_table and not node.key:
+            raise InvalidInput(
+                f"node {node.name!r} gives a table, and needs a key to be written by",
+                hint=f'@app.derive("{node.name}", key=...), the columns that name a row',
+            )
+        for name in node.key:
+            if name not in schema.names:
+                raise InvalidInput(
+                    f"node {node.name!r} gives no column {name!r} to be its key",
+                    hint=f"it gives: {', '.join(schema.names)}",
+                )
+        columns = pa.schema([each for each in schema if not each.name.startswith("_")])
+        time = time_column(built.frame)
+        rule = None
+        if time is not None:
+            # The node says how far its clock is; nobody downstream has to wait beyond that.
+            rules = [spec.rule for spec in built.sources if spec.rule is not None]
+            correct_for = max((each.correct_for for each in rules), default=0)
+            rule = Rule(column=time if time in columns.names else None, correct_for=correct_for)
+        return Topic(
+            name=node.name,
+            topic=folder.versioned(node.topic),
+            schema=columns.remove_metadata(),
+            key=node.key if is_table else (),
+            rule=rule,
+            partitions=node.partitions,
+        )
+
+
+def start(built: Built, log: Log, address: str, *, app: str, once: bool) -> StreamingQuery:
+    """Starts the query of a node. Raises NodeChanged, ForeignCheckpoint."""
+    built.folder.settle(built.facts())
+    name = writer_name(app, built.folder)
+    if isinstance(built.node, Outlet):
+        writer = built.node.sink.writer(built.frame, node=built.name)
+    else:
+        assert built.output is not None
+        frame = _distributed(built)
+        sink = SinkSpec(
+            log=address,
+            topic=built.output.topic,
+            partitions=len(log.describe(built.output.topic).partitions),
+            writer=name,
+            epoch=0 if address.startswith("kafka://") else log.open_writer(name).epoch,
+            checkpoint=built.folder.checkpoint,
+            key=built.node.key,
+            time=time_column(built.frame),
+            crash_points=built.place.crash_points,
+        )
+        writer = frame.writeStream.format("penstock").options(**sink.options())
+    writer = writer.option("checkpointLocation", built.folder.checkpoint).queryName(name)
+    writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0s")
+    return writer.start()
+
+
+def writer_name(app: str, folder: NodeFolder) -> str:
+    """By which the log knows a node: as a consumer group, and as the writer of its batches.
+
+    Another generation is another one, whose batches begin at 0 again.
+    """
+    return folder.versioned(f"{app}.{folder.node}")
+
+
+def _distributed(built: Built) -> DataFrame:
+    """All changes of one key in one task, where the last of them is known."""
+    assert built.output is not None
+    keys = built.output.key
+    if not keys or origin_of(built.frame).keys == keys:
+        return built.frame
+    return built.frame.repartition(built.place.buckets, *keys)
+
+
+def ensure_topics(built: Built, declared: Mapping[str, Declaration], log: Log, app: str) -> None:
+    """Makes the topics that the node may make; the others have to be there."""
+    present = set(log.topics())
+    for name in built.node.inputs:
+        found = declared[name]
+        topic = declared[found.stream] if isinstance(found, Rejected) else found
+        if not isinstance(topic, Topic) or topic.topic in present:
+            continue
+        if topic.partitions is None:
+            raise TopicNotFound(
+                f"node {built.name!r} reads topic {topic.topic!r}, which is not there",
+                hint=f"penstock topics create {topic.topic}, or declare it with partitions=4 "
+                "to have it made",
+            )
+        log.create(topic.topic, partitions=topic.partitions)
+    if built.output is not None and built.output.topic not in present:
+        partitions = built.output.partitions or built.place.buckets
+        # Its records have the time of their events, which may be long ago: retention by time would
+        # take what was written a moment ago.
+        log.create(built.output.topic, partitions=partitions, retention_ms=-1)

@@ -1,0 +1,112 @@
+"""What can be told of a running app: a file beside its nodes, written anew every second."""
+
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from penstock import clock
+
+State = Literal["starting", "running", "waiting", "failed", "stopped"]
+STATUS_FILE = "status.json"
+_STALE_MS = 10_000
+
+
+@dataclass
+class InputStatus:
+    """One input of a node: `next` and `end` by partition, and what became of its rows.
+
+    `clocks` has each partition's own clock in microseconds, null where it has none yet.
+    """
+
+    name: str
+    topic: str
+    clock: int | None = None
+    timed: bool = False
+    next: dict[str, int] = field(default_factory=dict)
+    end: dict[str, int] = field(default_factory=dict)
+    clocks: dict[str, int | None] = field(default_factory=dict)
+    idle_after: int | None = None
+    read: int = 0
+    kept: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def lag(self) -> int:
+        return sum(end - self.next.get(number, 0) for number, end in self.end.items())
+
+
+@dataclass
+class NodeStatus:
+    name: str
+    state: State = "starting"
+    generation: int = 1
+    batch: int = -1
+    batch_ms: int = 0
+    rows_per_second: float = 0.0
+    inputs: list[InputStatus] = field(default_factory=list)
+    restarts: int = 0
+    retry_at: int | None = None  # milliseconds since 1970
+    error: str = ""
+    output: str = ""
+
+    @property
+    def lag(self) -> int:
+        return sum(each.lag for each in self.inputs)
+
+    @property
+    def read(self) -> int:
+        return sum(each.read for each in self.inputs)
+
+    @property
+    def kept(self) -> int:
+        return sum(each.kept for each in self.inputs)
+
+    @property
+    def rejected(self) -> Counter[str]:
+        total: Counter[str] = Counter()
+        for each in self.inputs:
+            total.update(each.rejected)
+        return total
+
+    @property
+    def clock(self) -> int | None:
+        """The least of the inputs that have a clock, in microseconds."""
+        clocks = [each.clock for each in self.inputs if each.timed]
+        if not clocks or None in clocks:
+            return None
+        return min(clock for clock in clocks if clock is not None)
+
+
+@dataclass
+class AppStatus:
+    app: str
+    pid: int
+    started_ms: int
+    written_ms: int
+    nodes: list[NodeStatus] = field(default_factory=list)
+    stopped: bool = False
+
+    @property
+    def is_running(self) -> bool:
+        return not self.stopped and clock.now_ms() - self.written_ms < _STALE_MS
+
+    def write(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        fresh = folder / f"{STATUS_FILE}.tmp"
+        fresh.write_text(json.dumps(asdict(self)))
+        fresh.replace(folder / STATUS_FILE)
+
+    @classmethod
+    def read(cls, folder: Path) -> Self | None:
+        """None for an app that has never run."""
+        try:
+            content: dict[str, Any] = json.loads((folder / STATUS_FILE).read_text())
+        except FileNotFoundError:
+            return None
+        nodes = [
+            NodeStatus(**node | {"inputs": [InputStatus(**each) for each in node["inputs"]]})
+            for node in content["nodes"]
+        ]
+        return cls(**content | {"nodes": nodes})

@@ -1,0 +1,205 @@
+"""Watching one node: its query, what it has come to, and when to start it again after a failure."""
+
+import json
+import logging
+import re
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming import StreamingQuery
+
+from penstock import clock
+from penstock.errors import ForeignCheckpoint, PenstockError
+from penstock.runtime.installation import Installation
+from penstock.runtime.nodes import Built, writer_name
+from penstock.runtime.status import InputStatus, NodeStatus
+from penstock.streams.source.offsets import ProgressFiles, SourceOffset, totals
+from penstock.streams.source.spec import SourceSpec
+from penstock.streams.source.topic import SourceTopic, open_topic
+from penstock.streams.state import clean
+
+logger = logging.getLogger(__name__)
+
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 60.0
+_KEPT_BATCHES = 100  # as many as Spark keeps offsets of
+_CLEAN_EVERY = 20
+_OURS = re.compile(r"penstock\.errors\.(\w+): (.+?(?:\n  hint: [^\n]+)?)(?=\n|$)")
+
+
+class Watch:
+    def __init__(self, installation: Installation, built: Built) -> None:
+        self._installation = installation
+        self._built = built
+        self._query: StreamingQuery | None = None
+        self._topics: dict[str, SourceTopic] = {}
+        self._pause = _FIRST_PAUSE
+        self._retry_at = 0.0
+        self._cleaned = -1
+        self._published: dict[tuple[str, int], int] = {}
+        self.status = NodeStatus(
+            built.name,
+            generation=built.folder.generation,
+            inputs=[
+                InputStatus(
+                    each.name,
+                    each.topic,
+                    timed=each.rule is not None,
+                    idle_after=each.rule.idle_after if each.rule else None,
+                )
+                for each in built.sources
+            ],
+            output=built.output.topic if built.output else "",
+        )
+
+    @property
+    def name(self) -> str:
+        return self._built.name
+
+    def start(self, *, once: bool = False) -> None:
+        """A failure is noted, not raised: the others go on."""
+        try:
+            self._query = self._installation.start(self._built, once=once)
+            self.status.state = "running"
+            self.status.retry_at = None
+        except Exception as error:  # whatever a node's code or Spark raises
+            self._failed(error)
+
+    def finish(self) -> None:
+        """Waits for a query that was started `once`."""
+        if self._query is None:
+            return
+        try:
+            self._query.awaitTermination()
+        except StreamingQueryException as error:
+            self._failed(error)
+        self.look()
+
+    def look(self) -> None:
+        """Brings the status up to date, and starts the node again when it is time."""
+        if self._query is None:
+            if self.status.state == "failed" and clock.monotonic() >= self._retry_at:
+                self.status.restarts += 1
+                self.start()
+            return
+        self._note(self._query)
+        if self._query.isActive:
+            is_busy = self.status.lag or self._query.status["isDataAvailable"]
+            self.status.state = "running" if is_busy else "waiting"
+            return
+        error = self._query.exception()
+        self._query = None
+        if error is not None:
+            self._failed(error)
+
+    def stop(self, patience: float) -> None:
+        """Between two batches if one ends in time; what is interrupted is run again later."""
+        query = self._query
+        if query is None:
+            return
+        deadline = clock.monotonic() + patience
+        while query.isActive and query.status["isTriggerActive"] and clock.monotonic() < deadline:
+            clock.sleep(0.02)
+        query.stop()
+        self._note(query)
+        self._query = None
+        self.status.state = "stopped"
+
+    def _failed(self, error: BaseException) -> None:
+        self._query = None
+        self.status.state = "failed"
+        self.status.error = cause_of(error)
+        self.status.retry_at = clock.now_ms() + round(self._pause * 1_000)
+        self._retry_at = clock.monotonic() + self._pause
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+        logger.error("node %s failed: %s", self.name, self.status.error)
+
+    def _note(self, query: StreamingQuery) -> None:
+        progress = query.lastProgress
+        if progress is None:
+            return
+        status = self.status
+        if progress["batchId"] > status.batch:
+            self._pause = _FIRST_PAUSE  # it works again
+            status.error = ""
+        status.batch = progress["batchId"]
+        status.batch_ms = progress["batchDuration"]
+        before = status.read
+        ends = [_offset(each["endOffset"]) for each in progress["sources"]]
+        for source, told, offset in zip(self._built.sources, status.inputs, ends, strict=False):
+            if offset is not None:
+                self._note_input(source, told, offset)
+        if status.batch_ms:
+            status.rows_per_second = max(0, status.read - before) * 1_000 / status.batch_ms
+        self._publish_offsets()
+        self._clean()
+
+    def _note_input(self, source: SourceSpec, told: InputStatus, offset: SourceOffset) -> None:
+        files = ProgressFiles(source.checkpoint, source.name)
+        progress = dict(offset.progress)
+        for number, end in offset.next.items():
+            if progress[number].at != end:
+                try:
+                    progress[number] = files.read(number, end)
+                except ForeignCheckpoint:  # planning has picked it up in this moment
+                    continue
+        told.read, told.kept, rejected = totals(progress)
+        told.rejected = dict(rejected)
+        told.clock = offset.clock
+        told.next = {str(number): end for number, end in offset.next.items()}
+        if source.rule is not None:
+            told.clocks = {str(n): each.clock(source.rule) for n, each in progress.items()}
+        try:
+            topic = self._topics.get(source.name)
+            if topic is None:
+                topic = self._topics[source.name] = open_topic(source.log, source.topic)
+            told.end = {str(n): topic.bounds(n).end for n in range(topic.partitions())}
+        except PenstockError:  # the node itself says what is wrong with its topic
+            self._topics.pop(source.name, None)
+
+    def _publish_offsets(self) -> None:
+        """Tells the log how far the node is, as a consumer group that every tool can show."""
+        offsets = {
+            (told.topic, int(number)): end
+            for told in self.status.inputs
+            for number, end in told.next.items()
+        }
+        changed = {
+            place: end for place, end in offsets.items() if self._published.get(place) != end
+        }
+        if not changed:
+            return
+        group = writer_name(self._installation.app.name, self._built.folder)
+        try:
+            self._installation.log.commit(group, changed)
+            self._published |= changed
+        except PenstockError as error:
+            logger.warning("the offsets of %s were not published: %s", self.name, error.message)
+
+    def _clean(self) -> None:
+        batch = self.status.batch
+        if batch // _CLEAN_EVERY == self._cleaned:
+            return
+        self._cleaned = batch // _CLEAN_EVERY
+        place = self._built.place
+        for operator in place.operators:
+            clean(place.state, operator, place.buckets, keep_from=batch - _KEPT_BATCHES)
+
+
+def _offset(text: Any) -> SourceOffset | None:
+    content = json.loads(text) if isinstance(text, str) else text
+    return SourceOffset.from_json(content) if content else None
+
+
+def cause_of(error: BaseException) -> str:
+    """The one sentence that says what happened, out of what passed through several processes."""
+    if isinstance(error, PenstockError):
+        return f"{type(error).__name__}: {error}"
+    text = str(error)
+    found = _OURS.findall(text)
+    if found:
+        name, message = found[-1]
+        return f"{name}: {message}"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    raised = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b.*: ", line)]
+    return (raised or lines or [type(error).__name__])[-1 if raised else 0][:500]

@@ -1,0 +1,13 @@
+"""What every sink offers."""
+
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming import DataStreamWriter
+
+
+class Sink(Protocol):
+    kind: str
+
+    def writer(self, rows: DataFrame, *, node: str) -> DataStreamWriter:
+        """A writer over these rows; the runtime gives it its checkpoint and starts it."""

@@ -1,0 +1,74 @@
+"""What a stateful operator is to those who run it: a function of state and changes.
+
+    rows -> partial -> packed, by hash bucket of the keys -> step -> changes
+
+`partial` runs wherever the rows are, on any cut of them; `step` runs once for a bucket and a batch.
+What comes out, all batches together, does not depend on the cuts.
+"""
+
+import base64
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from penstock.streams.state import BucketState, StateSchema
+
+
+class Kernel(Protocol):
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The key columns, which are the first ones of what `partial` gives."""
+        ...
+
+    @property
+    def state(self) -> StateSchema: ...
+
+    @property
+    def packed(self) -> pa.Schema:
+        """That of what `partial` gives."""
+        ...
+
+    @property
+    def output(self) -> pa.Schema:
+        """That of what `step` gives: changes of a table, with a `_weight`."""
+        ...
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The input columns that are read; no others have to be shipped."""
+        ...
+
+    def partial(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows as `step` takes them, fewer where that is possible."""
+        ...
+
+    def step(
+        self, state: BucketState, packed: Sequence[pa.RecordBatch], clock: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Changes the state by everything that a batch has for this bucket; gives what changed.
+
+        The state is changed when all of it is read, and is the caller's to commit. The clock, in
+        milliseconds, is that of the batch.
+        """
+        ...
+
+    def spec(self) -> dict[str, Any]:
+        """What JSON can hold and `kernel_from_spec` makes this kernel from."""
+        ...
+
+
+def schema_to_spec(schema: pa.Schema) -> str:
+    return base64.b64encode(schema.remove_metadata().serialize()).decode()
+
+
+def schema_from_spec(text: str) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+
+
+def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:
+    """All rows in one batch, in order, if there are any."""
+    filled = [each for each in batches if each.num_rows]
+    if len(filled) < 2:
+        return filled[0] if filled else None
+    return pa.concat_batches(filled)

@@ -1,0 +1,103 @@
+"""When events happened, how long to wait for late ones, and the rule that follows for each row."""
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Self
+
+from penstock.clock import duration_ms
+from penstock.errors import InvalidInput
+
+Duration = str | timedelta
+DEFAULT_GUARD = "1 day"
+
+
+@dataclass(frozen=True, slots=True)
+class EventTime:
+    """`EventTime("at", wait="10s", correct_for="1h", idle_after="30s")`.
+
+    `column` names the field that says when an event happened; without one it is the record's
+    timestamp. Devices whose clocks are wrong say when it `occurred` and when they `sent` it by the
+    same clock, and the record's timestamp, or the column `received`, says when it came: the event
+    is put at `occurred + received - sent`.
+
+    `wait` is how far an event may be behind the latest one of its partition and still be on time;
+    for `correct_for` longer it corrects what was given out before; after that it is rejected.
+    `idle_after` lets a partition that is silent for so long, by the wall clock, no longer hold the
+    others back. `guard` is how far an event may be ahead of the time of its being appended.
+    """
+
+    column: str | None = None
+    wait: Duration = "0s"
+    correct_for: Duration = "0s"
+    idle_after: Duration | None = None
+    guard: Duration = DEFAULT_GUARD
+    occurred: str | None = None
+    sent: str | None = None
+    received: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.occurred is None) != (self.sent is None):
+            raise InvalidInput(
+                "the correction of device clocks needs both occurred= and sent=",
+                hint='EventTime(occurred="taken_at", sent="sent_at")',
+            )
+        if self.column and self.occurred:
+            raise InvalidInput(
+                f"the event time is either {self.column!r} or calculated from {self.occurred!r}",
+                hint="leave one of them out",
+            )
+        if self.received and not self.occurred:
+            raise InvalidInput(
+                "received= says nothing without occurred= and sent=",
+                hint='EventTime(occurred="taken_at", sent="sent_at", received="came_at")',
+            )
+        self.rule()
+
+    def rule(self) -> "Rule":
+        return Rule(
+            column=self.column,
+            wait=_micros(self.wait),
+            correct_for=_micros(self.correct_for),
+            idle_after=None if self.idle_after is None else _micros(self.idle_after),
+            guard=_micros(self.guard),
+            occurred=self.occurred,
+            sent=self.sent,
+            received=self.received,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """An EventTime in microseconds, as it travels to the tasks that read.
+
+    Without `wait` the clock is moved by punctuation alone, as in a topic that a node writes.
+    """
+
+    column: str | None = None
+    wait: int | None = None
+    correct_for: int = 0
+    idle_after: int | None = None
+    guard: int | None = None
+    occurred: str | None = None
+    sent: str | None = None
+    received: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The fields of a row that its event time is taken from."""
+        fields = (self.column, self.occurred, self.sent, self.received)
+        return tuple(field for field in fields if field)
+
+    def text(self) -> str:
+        return json.dumps(
+            {name: value for name, value in asdict(self).items() if value is not None}
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        return cls(**json.loads(text))
+
+
+def _micros(duration: Duration) -> int:
+    return duration_ms(duration) * 1_000

@@ -1,0 +1,138 @@
+"""Offsets of a source, which carry its clock: Spark keeps them, so a batch run again sees the same.
+
+    {"topic": "<uuid>", "planned": 1794736980000, "clock": 1794736970000000,
+     "partitions": {"0": {"next": 42, "at": 30, "high": ..., "rejected": {"late": 1}, ...}}}
+
+`next` is where the batch ends, and the rest is the progress at `at`, where it begins: the clock of
+a batch is what the batches before it have seen. A source without event time has no clock. A range
+leaves its progress in a file, which the planning of the next batch picks up; when that alone moves
+the clock, a batch of no rows follows.
+"""
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Self
+
+import fsspec
+
+from penstock.errors import ForeignCheckpoint
+from penstock.streams.source.event_time import Rule
+from penstock.streams.source.progress import Progress
+
+
+@dataclass(slots=True)
+class SourceOffset:
+    topic: str
+    planned: int
+    clock: int | None
+    next: dict[int, int]
+    progress: dict[int, Progress]
+    timed: bool
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "topic": self.topic,
+            "planned": self.planned,
+            **({"clock": self.clock} if self.timed else {}),
+            "partitions": {
+                str(number): {"next": self.next[number], **progress.as_json()}
+                for number, progress in sorted(self.progress.items())
+            },
+        }
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Self:
+        partitions = content["partitions"].items()
+        return cls(
+            content["topic"],
+            content["planned"],
+            content.get("clock"),
+            {int(number): entry["next"] for number, entry in partitions},
+            {int(number): Progress.from_json(entry) for number, entry in partitions},
+            "clock" in content,
+        )
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the progress is that of the end."""
+        return all(self.next[number] == each.at for number, each in self.progress.items())
+
+
+def clock_of(
+    progress: dict[int, Progress], rule: Rule, idle: frozenset[int], before: int | None
+) -> int | None:
+    """The least of the partitions that are not idle; it never goes back."""
+    clocks = [each.clock(rule) for number, each in progress.items() if number not in idle]
+    if not clocks or None in clocks:
+        return before
+    least = min(clock for clock in clocks if clock is not None)
+    return least if before is None else max(least, before)
+
+
+def totals(progress: dict[int, Progress]) -> tuple[int, int, Counter[str]]:
+    """Rows read, rows kept, and rows rejected by reason, of all partitions."""
+    rejected: Counter[str] = Counter()
+    for each in progress.values():
+        rejected.update(each.rejected)
+    read = sum(each.read for each in progress.values())
+    return read, sum(each.kept for each in progress.values()), rejected
+
+
+def clock_of_batch(checkpoint: str, batch: int) -> int | None:
+    """The clock of a query in a batch: the least of its sources that have one, or None.
+
+    It is read from what Spark wrote before the batch began. A source that is not ours has the
+    query's watermark for its clock.
+    """
+    files, path = fsspec.core.url_to_fs(checkpoint)
+    lines = files.cat_file(f"{path.rstrip('/')}/offsets/{batch}").decode().splitlines()
+    clocks: list[int | None] = []
+    for line in lines[2:]:
+        try:
+            offset = json.loads(line)
+        except ValueError:
+            offset = None
+        if isinstance(offset, dict) and "partitions" in offset and "planned" in offset:
+            if "clock" in offset:
+                clocks.append(offset["clock"])
+        elif watermark := json.loads(lines[1]).get("batchWatermarkMs"):
+            clocks.append(watermark * 1_000)
+    if not clocks or None in clocks:
+        return None
+    return min(clock for clock in clocks if clock is not None)
+
+
+class ProgressFiles:
+    """Where ranges leave their progress: a file for each partition and end, on any file system.
+
+    What stands in it is a function of the log, so a task that runs twice writes the same.
+    """
+
+    def __init__(self, checkpoint: str, source: str) -> None:
+        self._files, path = fsspec.core.url_to_fs(checkpoint)
+        self._folder = f"{path.rstrip('/')}/progress/{source}"
+
+    def _path(self, partition: int, end: int) -> str:
+        return f"{self._folder}/{partition}-{end}.json"
+
+    def write(self, partition: int, progress: Progress) -> None:
+        self._files.makedirs(self._folder, exist_ok=True)
+        path = self._path(partition, progress.at)
+        fresh = f"{path}.{id(progress):x}.tmp"
+        self._files.pipe_file(fresh, json.dumps(progress.as_json()).encode())
+        self._files.mv(fresh, path)
+
+    def read(self, partition: int, end: int) -> Progress:
+        try:
+            return Progress.from_json(json.loads(self._files.cat_file(self._path(partition, end))))
+        except FileNotFoundError:
+            raise ForeignCheckpoint(
+                f"{self._path(partition, end)} is missing: the checkpoint was not written whole",
+                hint="was its folder copied in part? start the node with --reset",
+            ) from None
+
+    def forget(self, partition: int, end: int) -> None:
+        path = self._path(partition, end)
+        if self._files.exists(path):
+            self._files.rm_file(path)

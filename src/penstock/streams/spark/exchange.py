@@ -1,0 +1,109 @@
+"""Stateful operators on Spark: rows are packed, go to their buckets, and meet their state there.
+
+To Spark the query has no state: every bucket is a partition that runs in every batch, with rows or
+without, reads the clock of the batch itself, and keeps its state under the batch's number.
+"""
+
+import tempfile
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import col
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from penstock.errors import KernelError
+from penstock.streams.algebra.kernel import Kernel
+from penstock.streams.source.offsets import clock_of_batch
+from penstock.streams.source.spec import PACKED
+from penstock.streams.spark.origin import Origin, origin_of, with_origin
+from penstock.streams.spark.packing import Packer, batch_id, forget_files, unpack
+from penstock.streams.spark.place import QueryPlace, place_for, warm_folder
+from penstock.streams.state import EMPTY, BucketState
+
+
+def run_kernel(df: DataFrame, kernel: Kernel, *, checkpoint: str | None = None) -> DataFrame:
+    """The kernel's output over these rows: a table of changes, keyed as the kernel is."""
+    session = df.sparkSession
+    buckets = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
+    place, operator = None, ""
+    if df.isStreaming:
+        one_host = (session.conf.get("spark.master") or "").startswith("local")
+        place = place_for(checkpoint, buckets, one_host)
+        buckets = place.buckets
+        operator = place.add_operator(kernel)
+    passed = _passed(place, operator)
+    packer = Packer(kernel, buckets, passed)
+    packed = origin_of(df).packed(packer)
+    if packed is None:
+        chosen = df.select([name for name in kernel.needed if name in df.columns])
+        packed = chosen.mapInArrow(packer, from_arrow_schema(PACKED))
+    moved = packed.repartitionById(buckets, col("_bucket"))
+    step = Step(kernel, place, operator, passed)
+    changes = moved.mapInArrow(step, from_arrow_schema(kernel.output))
+    return with_origin(changes, Origin(keys=kernel.keys))
+
+
+def _passed(place: QueryPlace | None, operator: str) -> str | None:
+    if place is None or not place.one_host:
+        return None
+    return str(warm_folder(place.checkpoint) / "passed" / operator)
+
+
+class Step:
+    """Runs the kernel on one bucket of a batch; travels to the workers."""
+
+    def __init__(
+        self, kernel: Kernel, place: QueryPlace | None, operator: str, passed: str | None
+    ) -> None:
+        self._kernel = kernel
+        self._checkpoint = place and place.checkpoint
+        self._state = place.state if place else ""
+        self._buckets = place.buckets if place else 1
+        self._operator = operator
+        self._passed = passed
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if self._checkpoint is None:
+            yield from self._at_once(batches)
+            return
+        context = TaskContext.get()
+        assert context is not None
+        bucket, batch = context.partitionId(), int(batch_id())
+        if bucket >= self._buckets:
+            raise KernelError(
+                f"operator {self._operator} ran as partition {bucket} of {self._buckets}",
+                hint="the output of a stateful operator cannot be united with other rows in the "
+                "same node; derive a stream from each and unite those",
+            )
+        if self._passed:
+            forget_files(self._passed, bucket, str(batch))
+        packed = list(unpack(batches))
+        with BucketState.open(
+            self._state,
+            warm_folder(self._checkpoint),
+            operator=self._operator,
+            bucket=bucket,
+            buckets=self._buckets,
+            schema=self._kernel.state,
+            version=batch - 1,
+        ) as state:
+            yield from self._kernel.step(state, packed, clock_of_batch(self._checkpoint, batch))
+            state.commit(batch)
+
+    def _at_once(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """All rows in one step on a state that is thrown away."""
+        with (
+            tempfile.TemporaryDirectory(prefix="penstock-") as folder,
+            BucketState.open(
+                folder,
+                folder,
+                operator="batch",
+                bucket=0,
+                buckets=1,
+                schema=self._kernel.state,
+                version=EMPTY,
+            ) as state,
+        ):
+            yield from self._kernel.step(state, list(unpack(batches)), None)

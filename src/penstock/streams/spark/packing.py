@@ -1,0 +1,112 @@
+"""Rows on their way to the buckets of a kernel: few large values instead of many rows.
+
+A bucket's rows travel as one Arrow payload. On one host a large payload is written to a file in
+memory and only its path goes through the JVM, which moves about 100 MB/s; the files of a batch are
+removed by the next one. A file that is lost fails the batch, which is then run again.
+"""
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+
+from penstock.streams.algebra.kernel import Kernel
+from penstock.streams.algebra.specs import kernel_from_spec
+from penstock.streams.source.spec import PACKED
+from penstock.streams.state import bucket_of
+
+_INLINE = 64 * 1024
+
+
+class Packer:
+    """Turns rows into payloads; `folder` is where large ones are written, None for nowhere."""
+
+    def __init__(self, kernel: Kernel, buckets: int, folder: str | None) -> None:
+        self._kernel = kernel
+        self._buckets = buckets
+        self._folder = folder
+
+    def text(self) -> str:
+        """As an option of a source, which packs by itself then."""
+        content = {"kernel": self._kernel.spec(), "buckets": self._buckets, "folder": self._folder}
+        return json.dumps(content)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        content = json.loads(text)
+        return cls(kernel_from_spec(content["kernel"]), content["buckets"], content["folder"])
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in batches:
+            if rows.num_rows:
+                yield self._pack(self._kernel.partial(rows))
+
+    def _pack(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        buckets = bucket_of(rows.select(list(self._kernel.keys)), self._buckets)
+        if self._buckets > 1:
+            # Stable, so that rows of one key stay in their order.
+            rows = rows.take(pa.array(np.argsort(buckets, kind="stable")))
+        ends = np.cumsum(np.bincount(buckets, minlength=self._buckets))
+        numbers, payloads, files = [], [], []
+        for bucket, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+            if start == end:
+                continue
+            payload = _written(rows.slice(start, end - start))
+            numbers.append(bucket)
+            by_file = self._folder is not None and payload.size > _INLINE
+            payloads.append(None if by_file else payload.to_pybytes())
+            files.append(self._left(bucket, payload) if by_file else None)
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.array(numbers, pa.int32()),
+                pa.array(payloads, pa.binary()),
+                pa.array(files, pa.string()),
+            ],
+            schema=PACKED,
+        )
+
+    def _left(self, bucket: int, payload: pa.Buffer) -> str:
+        assert self._folder is not None
+        folder = Path(self._folder) / str(bucket) / batch_id()
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / uuid.uuid4().hex
+        with path.open("wb") as file:
+            file.write(payload)
+        return str(path)
+
+
+def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for payload, file in zip(batch["_payload"], batch["_file"], strict=True):
+            source = pa.memory_map(file.as_py()) if file.is_valid else payload.as_buffer()
+            yield from pa.ipc.open_stream(source)
+
+
+def forget_files(folder: str, bucket: int, batch: str) -> None:
+    """Removes what earlier batches left for this bucket."""
+    home = Path(folder) / str(bucket)
+    if not home.is_dir():
+        return
+    for old in home.iterdir():
+        if old.name != batch:
+            for file in old.iterdir():
+                file.unlink(missing_ok=True)
+            old.rmdir()
+
+
+def batch_id() -> str:
+    """Of the batch that this task belongs to, "" in a query that is not a stream."""
+    context = TaskContext.get()
+    return (context and context.getLocalProperty("streaming.sql.batchId")) or ""
+
+
+def _written(rows: pa.RecordBatch) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_batch(rows)
+    return sink.getvalue()

@@ -1,0 +1,97 @@
+"""Where the stateful operators of a query keep what they know, while the query is being built.
+
+An app builds each node inside `building`, so operators find their place by themselves; outside an
+app they are given the checkpoint of the query that they will be part of.
+"""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import InvalidInput
+from penstock.streams.algebra.kernel import Kernel
+
+_MEMORY = Path("/dev/shm")
+_ENOUGH = 2**30  # bytes that must be free in memory, for state to be kept there while it is warm
+
+
+@dataclass
+class QueryPlace:
+    """The checkpoint of a query, its number of buckets, and the operators built in it so far.
+
+    With `one_host` all tasks run on this machine and pass large payloads by file. `crash_points` is
+    a folder of orders to die, for tests.
+    """
+
+    checkpoint: str
+    buckets: int
+    one_host: bool
+    crash_points: str = ""
+    operators: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def add_operator(self, kernel: Kernel) -> str:
+        """Names an operator by what it does and how many came before it.
+
+        What is noted of it is what its state depends on: columns that it does not read may come
+        and go.
+        """
+        spec = {name: value for name, value in kernel.spec().items() if name != "schema"}
+        name = f"{len(self.operators)}-{spec['kernel']}"
+        fields = [*kernel.state.keys, *kernel.state.values]
+        self.operators[name] = spec | {"state": {each.name: str(each.type) for each in fields}}
+        return name
+
+    @property
+    def state(self) -> str:
+        return f"{self.checkpoint.rstrip('/')}/state"
+
+
+def warm_folder(checkpoint: str) -> Path:
+    """This host's own folder for what it keeps of a query's state, of which nothing is needed.
+
+    PENSTOCK_WARM says where; otherwise it is in memory when there is room, as a disk would be
+    kept busy with pages that nobody reads back.
+    """
+    home = os.environ.get("PENSTOCK_WARM")
+    if home is None:
+        in_memory = _MEMORY.is_dir() and _free(_MEMORY) > _ENOUGH
+        home = str(_MEMORY if in_memory else tempfile.gettempdir())
+    name = hashlib.blake2b(checkpoint.encode(), digest_size=8).hexdigest()
+    return Path(home) / f"penstock-{os.getuid()}" / name
+
+
+def _free(folder: Path) -> int:
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
+
+
+_present: ContextVar[QueryPlace | None] = ContextVar("penstock_place", default=None)
+
+
+@contextmanager
+def building(place: QueryPlace) -> Iterator[QueryPlace]:
+    token = _present.set(place)
+    try:
+        yield place
+    finally:
+        _present.reset(token)
+
+
+def place_for(checkpoint: str | None, buckets: int, one_host: bool) -> QueryPlace:
+    """That of the node being built, or one for a query outside an app."""
+    present = _present.get()
+    if present is not None:
+        return present
+    if checkpoint is None:
+        raise InvalidInput(
+            "a stateful operator on a stream needs a place for its state",
+            hint="use it inside an app, or give checkpoint=, the folder that the query's "
+            "checkpointLocation names",
+        )
+    return QueryPlace(checkpoint, buckets, one_host)

@@ -1,0 +1,96 @@
+"""The Spark session that nodes run in, with the settings that small micro-batches need."""
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from penstock.errors import InvalidInput
+from penstock.streams.spark.java import prepare_java
+
+_LOG4J = Path(__file__).with_name("log4j2.properties")
+_HERE = re.compile(r"local.*|spark://(?:localhost|127\.[\d.]+):\d+")
+_LOCAL = re.compile(r"local(?:\[(?P<cores>\*|\d+)(?:,(?P<failures>\d+))?\])?")
+_GIGABYTE = 2**30
+
+_SETTINGS = {
+    # Hadoop's other manager forks a process for every file of a checkpoint.
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming"
+    ".checkpointing.FileSystemBasedCheckpointFileManager",
+    # Without Hadoop's checksum files beside every file, each at the price of a forked chmod; the
+    # files of a checkpoint keep the checksums that Spark itself writes.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.daemon.module": "penstock.streams.spark.daemon",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    # A bucket must stay its partition, which adaptive execution would merge with others.
+    "spark.sql.adaptive.enabled": "false",
+    # With it, Spark 4.3 plans array lambdas over a column of a join's other side wrongly.
+    "spark.sql.constraintPropagation.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # How many batches can be gone back to: Spark keeps their offsets, penstock their state.
+    "spark.sql.streaming.minBatchesToRetain": "100",
+    "spark.sql.streaming.numRecentProgressUpdates": "100",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # The default options: extraJavaOptions, if given, are added to them.
+    "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}",
+}
+
+
+def open_session(
+    name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Starts Spark, here on all cores unless `master` says otherwise; `settings` go before ours.
+
+    A local master retries a task as a cluster does, `spark.task.maxFailures` times in all, 4 unless
+    set. On a cluster, set `spark.sql.shuffle.partitions` to its cores; how many there will be is
+    not known here. Raises JavaMissing, and InvalidInput when this process has a session already:
+    most settings would not reach it.
+    """
+    # The active session is a thread's own; the context is the process's.
+    if SparkContext._active_spark_context is not None:
+        raise InvalidInput(
+            "this process has a Spark session already",
+            hint="give that session to the app, `App(spark=session)`, or stop it first",
+        )
+    chosen = settings_for(master, settings or {})
+    prepare_java()
+    # Spark starts Python by these names: for tasks, and for sources and sinks beside the driver.
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if _LOCAL.fullmatch(chosen["spark.master"]):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name)
+    for setting, value in chosen.items():
+        builder = builder.config(setting, value)
+    return builder.getOrCreate()
+
+
+def settings_for(master: str | None, given: Mapping[str, str]) -> dict[str, str]:
+    """All the settings of a session, its master among them."""
+    master = master or given.get("spark.master", "local[*]")
+    ours = _SETTINGS | {"spark.driver.memory": _driver_memory()}
+    if local := _LOCAL.fullmatch(master):
+        cores = _cores() if local["cores"] == "*" else int(local["cores"] or 1)
+        failures = local["failures"] or given.get("spark.task.maxFailures", "4")
+        master = f"local[{cores},{failures}]"
+        ours["spark.sql.shuffle.partitions"] = str(cores)
+    if _HERE.fullmatch(master):
+        ours |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    return ours | dict(given) | {"spark.master": master}
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _driver_memory() -> str:
+    """A quarter of the machine's memory: Python's processes and the page cache want the rest."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return f"{min(max(memory // 4, _GIGABYTE), 4 * _GIGABYTE) // 2**20}m"
