@@ -21,7 +21,7 @@ def waiting(batches):
 
     task = TaskContext.get()
     (folder / f"task-{task.partitionId()}-{task.attemptNumber()}").touch()
-    wait_until((folder / "go").exists, within=60)
+    wait_until((folder / "go").exists, within=120)
     total = sum(sum(batch.column(0).to_pylist()) for batch in batches)
     yield pa.RecordBatch.from_pydict({"total": [total]})
 
@@ -37,6 +37,7 @@ session.stop()
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.timeout(300)  # five JVMs start, on a machine that may be busy
 def test_a_job_outlives_a_worker(tmp_path: Path) -> None:
     workers = [tmp_path / "cluster" / "0", tmp_path / "cluster" / "1"]
     with SparkCluster(tmp_path / "cluster", workers=2, memory="512m") as cluster:
@@ -44,14 +45,14 @@ def test_a_job_outlives_a_worker(tmp_path: Path) -> None:
         try:
             job.wait_until(
                 lambda: len(list(tmp_path.glob("task-*-0"))) >= 2,
-                within=60,
+                within=120,
                 what="a task on each worker",
             )
             assert all(at_work_in(worker) for worker in workers)
             cluster.kill_worker(0)
             wait_until(lambda: not at_work_in(workers[0]), what="the end of the executor")
             (tmp_path / "go").touch()
-            job.wait_until(lambda: "answer" in job.output, within=60, what="an answer")
+            job.wait_until(lambda: "answer" in job.output, within=120, what="an answer")
 
             assert "answer 499500" in job.output
         finally:

@@ -151,7 +151,9 @@ def append_expecting(
     exact: Exact, topic: str, records: Sequence[Record], partition: int, expected: Expected
 ) -> list[Position]:
     """Log.append with `expected`, of records that all go to this partition."""
-    batches = encode_batches(records, topic, exact.max_message_bytes(topic))
+    # A connection that ended meanwhile is noticed by this question, which can be asked again.
+    limit = exact.max_message_bytes(topic)
+    batches = encode_batches(records, topic, limit)
     stored = exact.store([Piece(topic, partition, batches, expected=expected)])[0]
     return [Position(topic, partition, offset) for offset in stored.offsets]
 

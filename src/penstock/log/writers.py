@@ -78,7 +78,7 @@ class Writers(Exact):
         """The writer's number, as long as no other one of its name is opened."""
         known = self._known.get(pen.name)
         with known.lock if known else nullcontext():
-            if known is None:
+            if known is None or known.epoch != pen.epoch:
                 raise WriterFenced(
                     f"writer {pen.name!r} has epoch {known.epoch if known else 0} by now, "
                     f"this one has {pen.epoch}",

@@ -28,6 +28,7 @@ class InputStatus:
     end: dict[str, int] = field(default_factory=dict)
     clocks: dict[str, int | None] = field(default_factory=dict)
     idle_after: int | None = None
+    marks: int = 0
     read: int = 0
     kept: int = 0
     rejected: dict[str, int] = field(default_factory=dict)

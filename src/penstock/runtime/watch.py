@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock import clock
 from penstock.errors import ForeignCheckpoint, PenstockError
@@ -145,6 +145,7 @@ class Watch:
                     continue
         told.read, told.kept, rejected = totals(progress)
         told.rejected = dict(rejected)
+        told.marks = sum(each.marks for each in progress.values())
         told.clock = offset.clock
         told.next = {str(number): end for number, end in offset.next.items()}
         if source.rule is not None:

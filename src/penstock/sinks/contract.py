@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming import DataStreamWriter
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
 class Sink(Protocol):

@@ -225,6 +225,14 @@ def test_names_of_columns_are_matched_whole() -> None:
     assert rows.to_pylist() == [{"a": 1, "ab": 2, "ä b": 3, "A": 4}]
 
 
+@pytest.mark.parametrize("name", ['a"', '"', "a\\", "a\n", '","b', 'a":1,"b'])
+def test_names_of_columns_that_json_escapes(name: str) -> None:
+    schema = f"`{name}` int"
+    assert decode(schema, json.dumps({name: 1}).encode()).rows.to_pylist() == [{name: 1}]
+    rows, _, refused = decode(schema, f'{{"{name}":1}}'.encode())
+    assert refused or rows.to_pylist() == [{name: None}]
+
+
 def test_a_part_of_a_larger_array() -> None:
     values = pa.array([b"junk", None, b'{"c":1}', b'{"c":"x"}', b'{"c":2}', b"\xff"], pa.binary())
     rows, kept, refused = JsonFormat(parse_schema("c long")).decode(values[2:5])

@@ -277,6 +277,24 @@ def test_a_weight_that_takes_a_row_out_of_its_type_is_refused(
         kernel.partial(batch_of(schema, [{"k": 3, "v": value, "_weight": 4}]))
 
 
+def test_a_change_without_weight_is_refused() -> None:
+    schema = pa.schema([("k", pa.int8()), ("_weight", pa.int32())])
+    kernel = AggregateKernel("k", asked({"n": ("count", None)}), schema)
+    with pytest.raises(KernelError, match="1 changes have no _weight"):
+        kernel.partial(batch_of(schema, [{"k": 3, "_weight": None}, {"k": 3, "_weight": 1}]))
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("ms"), pa.timestamp("us", "UTC")])
+def test_the_time_may_be_a_date(tmp_path: Path, kind: pa.DataType) -> None:
+    schema = pa.schema([("k", pa.int8()), ("v", pa.int8()), ("on", kind)])
+    kernel = AggregateKernel("k", asked({"l": ("last", "v")}), schema, "on")
+    days = [DAY, DAY + dt.timedelta(days=1), None]
+    rows = [{"k": 1, "v": i, "on": day} for i, day in enumerate(days)]
+    assert table_of(tmp_path, kernel, rows) == [
+        {"k": 1, "l": 1, "_time": DAY + dt.timedelta(days=1), "_weight": 1}
+    ]
+
+
 def test_decimals_get_room_and_means_are_rounded_half_up(tmp_path: Path) -> None:
     schema = pa.schema([("k", pa.int8()), ("v", pa.decimal64(5, 2))])
     wanted: dict[str, tuple[str, str | None]] = {"t": ("sum", "v"), "m": ("mean", "v")}

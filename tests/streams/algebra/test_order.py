@@ -43,16 +43,16 @@ def test_the_place_decides_and_then_the_value(
     order = np.array([[place] for _, place, _ in rows], np.int64).reshape(-1, 1)
     values = pa.array([value for _, _, value in rows], _NESTED)
     picked = Picking(groups, 3, order, highest=highest).rows(values)
-    choose = max if highest else min
+    choose, made = max if highest else min, values.to_pylist()
     for group in range(3):
         there = [
             (place, spark_order(value))
-            for each, place, value in rows
+            for (each, place, _), value in zip(rows, made, strict=True)
             if each == group and value is not None
         ]
         row = picked[group]
         if there:
-            assert (rows[row][1], spark_order(rows[row][2])) == choose(there)
+            assert (rows[row][1], spark_order(made[row])) == choose(there)
         else:
             assert row == -1
 

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -30,21 +29,6 @@ def test_settings_reach_spark_and_those_given_go_first(spark: SparkSession) -> N
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.driver.memory") == "1g"  # as the fixture asks
     assert spark.conf.get("spark.driver.host") == "127.0.0.1"
-
-
-def test_a_query_goes_on_from_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-
-    def arrived(name: str) -> list[str]:
-        (tmp_path / "in" / name).write_text(name)
-        lines = spark.readStream.text(str(tmp_path / "in"))
-        to = lines.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = to.trigger(availableNow=True).start(str(tmp_path / "out"), format="parquet")
-        assert query.awaitTermination(60)
-        return sorted(row.value for row in spark.read.parquet(str(tmp_path / "out")).collect())
-
-    assert arrived("a") == ["a"]
-    assert arrived("b") == ["a", "b"]
 
 
 def test_a_second_session_is_refused(spark: SparkSession) -> None:

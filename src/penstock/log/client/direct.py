@@ -1,7 +1,6 @@
 """A connection of its own to a penstock server, for what Kafka's protocol does not have."""
 
 import json
-import select
 import socket
 import struct
 from collections.abc import Iterator, Sequence
@@ -107,8 +106,6 @@ class Direct(Exact):
     def _connected(self) -> socket.socket:
         if self._closed:
             raise LogClosed("this log has been closed", hint="open it again")
-        if self._socket is not None and select.select([self._socket], [], [], 0)[0]:
-            self._hang_up()  # nothing is due, so it has been closed on the other side
         if self._socket is None:
             self._socket = self._connect()
         return self._socket

@@ -132,9 +132,7 @@ class AggregateKernel:
 
     def partial(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         groups = group_rows(rows.select(self.keys))
-        weights = None
-        if self._weighted:
-            weights = fixed_width.numbers(rows.column(WEIGHT).cast(pa.int64()))
+        weights = self._weights(rows) if self._weighted else None
         parts: Parts = []
         for name, fold in self._folds.items():
             with _naming(name, groups, groups.ids):
@@ -145,6 +143,15 @@ class AggregateKernel:
         if self._picks:
             arrays = self._with_picked(rows, groups, arrays)
         return pa.RecordBatch.from_arrays(arrays, schema=self.packed)
+
+    def _weights(self, rows: pa.RecordBatch) -> Numbers:
+        weights = rows.column(WEIGHT)
+        if weights.null_count:
+            raise KernelError(
+                f"{weights.null_count} changes have no {WEIGHT}",
+                hint="give 1 for a row that comes and -1 for one that goes",
+            )
+        return fixed_width.numbers(weights.cast(pa.int64()))
 
     def _with_picked(
         self, rows: pa.RecordBatch, groups: Groups, arrays: list[pa.Array]
@@ -172,7 +179,7 @@ class AggregateKernel:
         return [*arrays, *(column.take(chosen) for column in columns)]
 
     def _word(self, column: pa.Array) -> pa.Array:
-        if pa.types.is_timestamp(column.type):
+        if pa.types.is_temporal(column.type):
             column = column.cast(TIME_TYPE)
         return column.cast(pa.int64()).fill_null(_EARLIEST)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from penstock.streams.algebra.folds import Parts, take_behind
 from penstock.streams.algebra.grouping import Groups
 from penstock.streams.algebra.order import Picking
-from penstock.streams.state import fixed_width
+from penstock.streams.state import cells, fixed_width
 from penstock.streams.state.compiled import Numbers
 
 _WORD = 8  # bytes
@@ -91,8 +91,8 @@ class Picks:
             return None
         count = len(self.columns)
         places = np.repeat(held[:, None, :], count, axis=1)
-        content = b"".join(each for each in differing.to_pylist() if each is not None)
-        own = np.frombuffer(content, np.int64).reshape(-1, count, self._width)
+        content, _ = cells.to_cells(differing).compact()
+        own = content.view(np.int64).reshape(-1, count, self._width)
         places[fixed_width.validity(differing)] = own
         return places
 

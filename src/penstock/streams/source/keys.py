@@ -56,4 +56,4 @@ def key_rows(keys: pa.BinaryArray, schema: pa.Schema, key: Sequence[str]) -> Dec
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_binary(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))

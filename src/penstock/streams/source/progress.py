@@ -13,13 +13,14 @@ class Progress:
     """What was seen of a partition before offset `at`, in microseconds, and what became of it.
 
     `high` is the highest event time, and `promised` what each producer said by punctuation: that
-    it sends no more events before that time. Always `read == kept + sum(rejected.values())`;
-    punctuation is not a row.
+    it sends no more events before that time. Always `read == kept + sum(rejected.values())`; marks
+    are punctuation, which are no rows.
     """
 
     at: int
     high: int | None = None
     promised: dict[str, int] = field(default_factory=dict)
+    marks: int = 0
     read: int = 0
     kept: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
@@ -41,6 +42,7 @@ class Progress:
             "at": self.at,
             "high": self.high,
             "promised": self.promised,
+            "marks": self.marks,
             "read": self.read,
             "kept": self.kept,
             "rejected": dict(self.rejected),
@@ -52,6 +54,7 @@ class Progress:
             content["at"],
             content["high"],
             dict(content["promised"]),
+            content["marks"],
             content["read"],
             content["kept"],
             Counter(content["rejected"]),

@@ -98,11 +98,10 @@ class _Chunk:
             absent = values.is_null().to_numpy(zero_copy_only=False)
             if self._spec.key:
                 deleted = absent
-                for index in self._details:  # broken punctuation deletes nothing
-                    deleted[index] = False
+                deleted[list(self._details)] = False  # broken punctuation deletes nothing
             else:
-                for index in np.flatnonzero(absent):
-                    self._details.setdefault(int(index), _NO_VALUE)
+                for place in np.flatnonzero(absent):
+                    self._details.setdefault(int(place), _NO_VALUE)
             parsed &= ~absent
         here = np.flatnonzero(parsed)
         whole = len(here) == count
@@ -117,6 +116,7 @@ class _Chunk:
 
         classes, times = self._classes(rows, parsed, progress, latest)
         kept = classes <= STRAGGLER
+        progress.marks += len(self._promises)
         progress.read += count
         progress.kept += int(kept.sum())
         for code, reason in REASONS.items():

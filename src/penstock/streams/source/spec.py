@@ -99,7 +99,7 @@ class SourceSpec:
         column = self.rule.column
         if column is not None and pa.types.is_timestamp(self.schema.field(column).type):
             return column
-        return EVENT_TIME.name
+        return str(EVENT_TIME.name)
 
     @property
     def row_schema(self) -> pa.Schema:

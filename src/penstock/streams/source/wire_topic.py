@@ -1,6 +1,7 @@
 """A topic read over the wire, from a server of ours or from Apache Kafka."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, Message, TopicPartition
@@ -15,6 +16,7 @@ from penstock.streams.source.topic import AppendTimes, lost
 _ROWS = 50_000
 _PATIENCE = 60.0  # seconds without a single message before a server is given up
 _TIME_LIMIT = 30.0
+_HEADERS = columns.SCHEMA.field("headers").type
 
 
 class WireTopic:
@@ -103,10 +105,7 @@ class WireTopic:
 
 
 def _columns(messages: list[Message]) -> pa.RecordBatch:
-    headers = [
-        [{"key": name, "value": content} for name, content in message.headers() or ()]
-        for message in messages
-    ]
+    headers: list[Any] = [message.headers() or () for message in messages]
     return pa.RecordBatch.from_arrays(
         [
             pa.array([message.key() for message in messages], pa.binary()),
@@ -114,8 +113,12 @@ def _columns(messages: list[Message]) -> pa.RecordBatch:
             pa.array([message.timestamp()[1] for message in messages], pa.int64()).view(
                 columns.SCHEMA.field("timestamp").type
             ),
-            pa.array(headers, columns.SCHEMA.field("headers").type),
+            pa.array([[*map(_header, each)] for each in headers], _HEADERS),
             pa.array([message.offset() for message in messages], pa.int64()),
         ],
         schema=columns.SCHEMA,
     )
+
+
+def _header(pair: tuple[str, bytes | None]) -> dict[str, Any]:
+    return {"key": pair[0], "value": pair[1]}

@@ -58,7 +58,7 @@ class Step:
         self, kernel: Kernel, place: QueryPlace | None, operator: str, passed: str | None
     ) -> None:
         self._kernel = kernel
-        self._checkpoint = place and place.checkpoint
+        self._checkpoint = place.checkpoint if place else None
         self._state = place.state if place else ""
         self._buckets = place.buckets if place else 1
         self._operator = operator

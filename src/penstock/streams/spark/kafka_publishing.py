@@ -65,7 +65,7 @@ class KafkaPublisher:
         self, producer: Producer, records: Mapping[int, bytes], promise: int | None
     ) -> None:
         for partition, content in records.items():
-            for record in decode(content):
+            for record in decode(memoryview(content)):
                 self._send(producer, record, partition)
         if promise is not None:
             for partition in range(self._partitions):
@@ -79,7 +79,7 @@ class KafkaPublisher:
                     record.value,
                     record.key,
                     partition,
-                    timestamp=record.timestamp or clock.now_ms(),
+                    timestamp=clock.now_ms() if record.timestamp is None else record.timestamp,
                     headers=list(record.headers),
                 )
             except BufferError:
@@ -102,7 +102,7 @@ class KafkaPublisher:
         place = TopicPartition(self._control, 0)
         try:
             with meaningful(f"the control topic of {self._writer!r} cannot be read"):
-                first, end = consumer.get_watermark_offsets(place, timeout=_TIME_LIMIT) or (0, 0)
+                first, end = consumer.get_watermark_offsets(place, timeout=_TIME_LIMIT)
                 back = _BACK
                 while True:
                     start = max(first, end - back)
@@ -121,10 +121,10 @@ class KafkaPublisher:
             message = consumer.poll(1.0)
             if message is None:
                 continue
-            if message.error() is not None:
-                if message.error().code() == KafkaError._PARTITION_EOF:
+            if (error := message.error()) is not None:
+                if error.code() == KafkaError._PARTITION_EOF:
                     break
-                raise KafkaException(message.error())
+                raise KafkaException(error)
             found.append(json.loads(message.value() or b"{}")["batch"])
         return found
 

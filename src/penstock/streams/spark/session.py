@@ -21,9 +21,6 @@ _SETTINGS = {
     # Hadoop's other manager forks a process for every file of a checkpoint.
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming"
     ".checkpointing.FileSystemBasedCheckpointFileManager",
-    # Without Hadoop's checksum files beside every file, each at the price of a forked chmod; the
-    # files of a checkpoint keep the checksums that Spark itself writes.
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "penstock.streams.spark.daemon",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",

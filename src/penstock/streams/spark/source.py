@@ -87,8 +87,8 @@ class _Reading:
     def _planner(self) -> Planner:
         return Planner(self._spec, open_topic(self._spec.log, self._spec.topic))
 
-    def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
-        wanted = partition.range
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        wanted: Range | None = partition.range
         if wanted is None:
             return
         # Compiled code is loaded where rows are read, not in the processes that only plan.

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-import fsspec  # type: ignore[import-untyped]
+import fsspec 
 import pyarrow as pa
-from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
+from fsspec.implementations.local import LocalFileSystem
 
 from penstock.streams.state.mapped import disk_refused
 
