@@ -240,8 +240,10 @@ class App:
         Returns the number of nodes that are failing at the end. `rebuild` nodes are built anew
         from the beginning of their inputs, beside what they wrote; `reset` nodes forget it first.
         """
+        from penstock.runtime.loading import refuse_while_loading
         from penstock.runtime.running import run
 
+        refuse_while_loading()
         return run(self, once=once, rebuild=tuple(rebuild), reset=tuple(reset))
 
 

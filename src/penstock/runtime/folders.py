@@ -16,6 +16,15 @@ from typing import Any
 from penstock.errors import ForeignCheckpoint, NodeChanged
 
 
+def app_folder(data: Path, app: str) -> Path:
+    return data / "apps" / app
+
+
+def apps_in(data: Path) -> list[str]:
+    """Those that have run here, by name."""
+    return sorted(each.name for each in (data / "apps").glob("*/") if each.is_dir())
+
+
 @dataclass(frozen=True)
 class NodeFolder:
     """The folder of one node; on a cluster it lies where all its machines reach it."""
@@ -75,9 +84,7 @@ class NodeFolder:
                     hint=f"move it away, or start with --reset {self.node}",
                 )
             self.home.mkdir(parents=True, exist_ok=True)
-            fresh = self.home / "node.json.tmp"
-            fresh.write_text(json.dumps(facts, indent=1))
-            fresh.replace(self.home / "node.json")
+            self._write(facts)
             return
         if (before["app"], before["node"]) != (self.app, self.node):
             raise ForeignCheckpoint(
@@ -91,6 +98,15 @@ class NodeFolder:
                 hint=f"--rebuild {self.node} builds it anew from the beginning of its inputs, "
                 f"beside the old one; --reset {self.node} forgets the old one first",
             )
+
+    def rescaled(self, buckets: int) -> None:
+        """Writes down that the state is in another number of buckets now."""
+        self._write((self.facts() or {}) | {"buckets": buckets})
+
+    def _write(self, facts: dict[str, Any]) -> None:
+        fresh = self.home / "node.json.tmp"
+        fresh.write_text(json.dumps(facts, indent=1))
+        fresh.replace(self.home / "node.json")
 
 
 def _differences(before: Any, now: Any, path: str = "") -> Iterator[str]:

@@ -73,10 +73,10 @@ def downstream(nodes: Mapping[str, Node], name: str) -> set[str]:
     return found
 
 
-def unknown(name: str, known: Iterable[str], who: str) -> UnknownName:
+def unknown(name: str, known: Iterable[str], who: str, whose: str = "this app") -> UnknownName:
     near = difflib.get_close_matches(name, known, n=1)
     there = ", ".join(sorted(known)) or "nothing yet"
     return UnknownName(
-        f"{who} {name!r}, which this app does not have",
+        f"{who} {name!r}, which {whose} does not have",
         hint=f"did you mean {near[0]!r}?" if near else f"it has: {there}",
     )

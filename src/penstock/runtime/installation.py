@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -14,7 +13,7 @@ from penstock.log import Log
 from penstock.log.owner import find_or_start
 from penstock.runtime.app import App
 from penstock.runtime.declarations import Derivation
-from penstock.runtime.folders import NodeFolder
+from penstock.runtime.folders import NodeFolder, app_folder
 from penstock.runtime.graph import downstream, unknown
 from penstock.runtime.nodes import Builder, Built, ensure_topics, start, writer_name
 from penstock.streams.spark.kafka_publishing import control_topic
@@ -36,10 +35,6 @@ class Installation:
 
     def start(self, built: Built, *, once: bool) -> StreamingQuery:
         return start(built, self.log, self.address, app=self.app.name, once=once)
-
-
-def app_folder(data: Path, app: str) -> Path:
-    return data / "apps" / app
 
 
 def folders_of(app: App) -> dict[str, NodeFolder]:

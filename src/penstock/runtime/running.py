@@ -4,7 +4,7 @@ import fcntl
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -12,71 +12,97 @@ from types import FrameType
 from penstock import clock
 from penstock.errors import AppError
 from penstock.runtime.app import App
-from penstock.runtime.installation import Installation, app_folder, installed
-from penstock.runtime.status import AppStatus
-from penstock.runtime.watch import Watch
+from penstock.runtime.folders import app_folder
+from penstock.runtime.installation import Installation, installed
+from penstock.runtime.status import AppStatus, NodeStatus
+from penstock.runtime.watch import Watch, cause_of
 
 _LOOK_EVERY = 0.25
 _TELL_EVERY = 1.0
 _STOP_WITHIN = 20.0
 
 
-def run(app: App, *, once: bool, rebuild: Sequence[str], reset: Sequence[str]) -> int:
+def run(
+    app: App,
+    *,
+    once: bool,
+    rebuild: Sequence[str],
+    reset: Sequence[str],
+    watcher: Callable[[AppStatus], None] | None = None,
+) -> int:
+    """`watcher` is called with what there is to tell, several times a second."""
     folder = app_folder(app.data, app.name)
-    with (
-        running_alone(folder, app.name),
-        installed(app, rebuild=rebuild, reset=reset) as installation,
-    ):
-        supervisor = Supervisor(installation, folder)
-        if once:
-            return supervisor.drain()
-        with told_to_stop() as stop:
-            return supervisor.run(stop)
+    nodes = [NodeStatus(node.name) for node in app.ordered_nodes()]
+    with running_alone(folder, app.name):
+        now = clock.now_ms()
+        status = AppStatus(app.name, os.getpid(), now, now, nodes)
+        status.write(folder)  # Spark takes its time
+        try:
+            with (
+                installed(app, rebuild=rebuild, reset=reset) as installation,
+                told_to_stop() as stop,
+            ):
+                supervisor = Supervisor(installation, folder, status, watcher)
+                return supervisor.drain(stop) if once else supervisor.run(stop)
+        except Exception as error:
+            status.error = cause_of(error)
+            raise
+        finally:
+            status.stopped = True
+            status.written_ms = clock.now_ms()
+            status.write(folder)
 
 
 class Supervisor:
-    def __init__(self, installation: Installation, folder: Path) -> None:
+    def __init__(
+        self,
+        installation: Installation,
+        folder: Path,
+        status: AppStatus,
+        watcher: Callable[[AppStatus], None] | None = None,
+    ) -> None:
         self.watches = [Watch(installation, built) for built in installation.nodes]
+        self.status = status
+        status.nodes = [each.status for each in self.watches]
         self._folder = folder
-        now = clock.now_ms()
-        self.status = AppStatus(
-            installation.app.name, os.getpid(), now, now, [each.status for each in self.watches]
-        )
+        self._watcher = watcher
+        self._told = 0.0
 
-    def drain(self) -> int:
+    def drain(self, stop: threading.Event) -> int:
         """Brings every node to the end of its inputs, each after those it reads from."""
         for watch in self.watches:
             watch.start(once=True)
-            watch.finish()
-            self._tell()
+            while not watch.finish(_LOOK_EVERY):
+                self._tell()
+                if stop.is_set():
+                    watch.stop(_STOP_WITHIN)
             if watch.status.state == "failed":
                 break  # those after it would work on half of the rows
-            watch.status.state = "stopped"
-        return self._end()
+            watch.status.turn("stopped")
+            if stop.is_set():
+                break
+        return len(self.status.failing)
 
     def run(self, stop: threading.Event) -> int:
         for watch in self.watches:
             watch.start()
-        told = 0.0
+            self._tell()
         while not stop.wait(_LOOK_EVERY):
             for watch in self.watches:
                 watch.look()
-            if clock.monotonic() - told >= _TELL_EVERY:
-                told = clock.monotonic()
-                self._tell()
+            self._tell()
         deadline = clock.monotonic() + _STOP_WITHIN
         for watch in self.watches:
             watch.stop(max(0.0, deadline - clock.monotonic()))
-        return self._end()
+        return len(self.status.failing)
 
     def _tell(self) -> None:
-        self.status.written_ms = clock.now_ms()
-        self.status.write(self._folder)
-
-    def _end(self) -> int:
-        self.status.stopped = True
-        self._tell()
-        return sum(watch.status.state == "failed" for watch in self.watches)
+        if self._watcher is not None:
+            self._watcher(self.status)
+        if clock.monotonic() - self._told >= _TELL_EVERY:
+            self._told = clock.monotonic()
+            self.status.written_ms = clock.now_ms()
+            self.status.write(self._folder)
 
 
 @contextmanager

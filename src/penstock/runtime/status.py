@@ -1,6 +1,7 @@
 """What can be told of a running app: a file beside its nodes, written anew every second."""
 
 import json
+import os
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any, Literal, Self
 from penstock import clock
 
 State = Literal["starting", "running", "waiting", "failed", "stopped"]
+# A silent app has a process that has stopped telling; of one that is gone there is not even that.
+Life = Literal["running", "silent", "gone", "stopped"]
 STATUS_FILE = "status.json"
 _STALE_MS = 10_000
 
@@ -17,7 +20,8 @@ _STALE_MS = 10_000
 class InputStatus:
     """One input of a node: `next` and `end` by partition, and what became of its rows.
 
-    `clocks` has each partition's own clock in microseconds, null where it has none yet.
+    `clocks` has each partition's own clock in microseconds, null where it has none yet, `moved_ms`
+    is when anything was last read of it, and `source` the options that its rows are read with.
     """
 
     name: str
@@ -32,6 +36,8 @@ class InputStatus:
     read: int = 0
     kept: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
+    moved_ms: int | None = None
+    source: dict[str, str] = field(default_factory=dict)
 
     @property
     def lag(self) -> int:
@@ -42,6 +48,7 @@ class InputStatus:
 class NodeStatus:
     name: str
     state: State = "starting"
+    since_ms: int = 0  # when that state began
     generation: int = 1
     batch: int = -1
     batch_ms: int = 0
@@ -51,6 +58,11 @@ class NodeStatus:
     retry_at: int | None = None  # milliseconds since 1970
     error: str = ""
     output: str = ""
+
+    def turn(self, state: State) -> None:
+        if state != self.state or not self.since_ms:
+            self.since_ms = clock.now_ms()
+        self.state = state
 
     @property
     def lag(self) -> int:
@@ -88,10 +100,20 @@ class AppStatus:
     written_ms: int
     nodes: list[NodeStatus] = field(default_factory=list)
     stopped: bool = False
+    error: str = ""  # why it stopped, when nobody asked it to
+
+    def life(self) -> Life:
+        if self.stopped:
+            return "stopped"
+        if not _is_there(self.pid):
+            return "gone"
+        starts = all(node.state == "starting" for node in self.nodes)  # which takes long
+        is_fresh = clock.now_ms() - self.written_ms < _STALE_MS
+        return "running" if is_fresh or starts else "silent"
 
     @property
-    def is_running(self) -> bool:
-        return not self.stopped and clock.now_ms() - self.written_ms < _STALE_MS
+    def failing(self) -> list[NodeStatus]:
+        return [node for node in self.nodes if node.state == "failed"]
 
     def write(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -111,3 +133,13 @@ class AppStatus:
             for node in content["nodes"]
         ]
         return cls(**content | {"nodes": nodes})
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it is somebody else's
+        pass
+    return True

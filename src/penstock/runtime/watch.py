@@ -12,6 +12,7 @@ from penstock import clock
 from penstock.errors import ForeignCheckpoint, PenstockError
 from penstock.runtime.installation import Installation
 from penstock.runtime.nodes import Built, writer_name
+from penstock.runtime.rate import Rate
 from penstock.runtime.status import InputStatus, NodeStatus
 from penstock.streams.source.offsets import ProgressFiles, SourceOffset, totals
 from penstock.streams.source.spec import SourceSpec
@@ -36,6 +37,7 @@ class Watch:
         self._pause = _FIRST_PAUSE
         self._retry_at = 0.0
         self._cleaned = -1
+        self._rate = Rate()
         self._published: dict[tuple[str, int], int] = {}
         self.status = NodeStatus(
             built.name,
@@ -46,6 +48,7 @@ class Watch:
                     each.topic,
                     timed=each.rule is not None,
                     idle_after=each.rule.idle_after if each.rule else None,
+                    source=each.options(),
                 )
                 for each in built.sources
             ],
@@ -60,20 +63,27 @@ class Watch:
         """A failure is noted, not raised: the others go on."""
         try:
             self._query = self._installation.start(self._built, once=once)
-            self.status.state = "running"
+            self.status.turn("running")
             self.status.retry_at = None
+            logger.info("node %s runs%s", self.name, " again" if self.status.restarts else "")
         except Exception as error:  # whatever a node's code or Spark raises
             self._failed(error)
 
-    def finish(self) -> None:
-        """Waits for a query that was started `once`."""
-        if self._query is None:
-            return
+    def finish(self, within: float | None = None) -> bool:
+        """Waits for a query that was started `once`, or so many seconds; true when it has ended."""
+        query = self._query
+        if query is None:
+            return True
         try:
-            self._query.awaitTermination()
+            if within is None:
+                query.awaitTermination()
+            elif not query.awaitTermination(within):  # type: ignore[arg-type]
+                self._note(query)
+                return False
         except StreamingQueryException as error:
             self._failed(error)
         self.look()
+        return True
 
     def look(self) -> None:
         """Brings the status up to date, and starts the node again when it is time."""
@@ -85,7 +95,7 @@ class Watch:
         self._note(self._query)
         if self._query.isActive:
             is_busy = self.status.lag or self._query.status["isDataAvailable"]
-            self.status.state = "running" if is_busy else "waiting"
+            self.status.turn("running" if is_busy else "waiting")
             return
         error = self._query.exception()
         self._query = None
@@ -103,11 +113,11 @@ class Watch:
         query.stop()
         self._note(query)
         self._query = None
-        self.status.state = "stopped"
+        self.status.turn("stopped")
 
     def _failed(self, error: BaseException) -> None:
         self._query = None
-        self.status.state = "failed"
+        self.status.turn("failed")
         self.status.error = cause_of(error)
         self.status.retry_at = clock.now_ms() + round(self._pause * 1_000)
         self._retry_at = clock.monotonic() + self._pause
@@ -124,13 +134,17 @@ class Watch:
             status.error = ""
         status.batch = progress["batchId"]
         status.batch_ms = progress["batchDuration"]
-        before = status.read
+        seen = status.read
         ends = [_offset(each["endOffset"]) for each in progress["sources"]]
         for source, told, offset in zip(self._built.sources, status.inputs, ends, strict=False):
             if offset is not None:
                 self._note_input(source, told, offset)
-        if status.batch_ms:
-            status.rows_per_second = max(0, status.read - before) * 1_000 / status.batch_ms
+        now = clock.monotonic()
+        if status.read != seen:
+            began = now - status.batch_ms / 1_000
+            before = sum(totals(offset.progress)[0] for offset in ends if offset is not None)
+            self._rate.note(now, status.read, began=began, before=before)
+        status.rows_per_second = self._rate.at(now)
         self._publish_offsets()
         self._clean()
 
@@ -147,7 +161,10 @@ class Watch:
         told.rejected = dict(rejected)
         told.marks = sum(each.marks for each in progress.values())
         told.clock = offset.clock
-        told.next = {str(number): end for number, end in offset.next.items()}
+        reached = {str(number): end for number, end in offset.next.items()}
+        if reached != told.next and not offset.is_settled:
+            told.moved_ms = clock.now_ms()
+        told.next = reached
         if source.rule is not None:
             told.clocks = {str(n): each.clock(source.rule) for n, each in progress.items()}
         try:

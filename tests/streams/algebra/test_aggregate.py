@@ -386,3 +386,37 @@ def test_what_cannot_be_taken_back_is_refused_for_tables(kind: str) -> None:
     schema = SCHEMA.append(pa.field("_weight", pa.int8()))
     with pytest.raises(InvalidInput, match=rf"no {kind} of 'i'"):
         AggregateKernel("k", asked({"n": (kind, "i")}), schema)
+
+
+@pytest.mark.parametrize(("kind", "turn"), [("last", 1), ("first", -1)])
+def test_values_picked_from_different_rows_keep_their_own_place(
+    tmp_path: Path, kind: str, turn: int
+) -> None:
+    schema = pa.schema(
+        [("k", pa.int8()), ("v", pa.int8()), ("w", pa.int8()), ("_offset", pa.int64())]
+    )
+    kernel = AggregateKernel("k", asked({"v": (kind, "v"), "w": (kind, "w")}), schema)
+
+    def row(place: int, v: int | None, w: int | None) -> Row:
+        return {"k": 1, "v": v, "w": w, "_offset": turn * place}
+
+    query = Query(tmp_path, kernel)
+    for rows in ([row(1, 1, 1), row(5, 5, None)], [row(3, 3, 3)], [row(2, 2, 2)], [row(4, 4, 4)]):
+        query.batch([batch_of(schema, rows)], "lost arena")
+    assert [(each["v"], each["w"]) for each in query.changes if each["_weight"] == 1] == [
+        (5, 1),
+        (5, 3),
+        (5, 4),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["sum", "mean"])
+def test_a_table_lets_go_of_what_is_not_finite(tmp_path: Path, kind: str) -> None:
+    schema = pa.schema([("k", pa.int8()), ("v", pa.float64()), ("_weight", pa.int8())])
+    kernel = AggregateKernel("k", asked({"t": (kind, "v")}), schema)
+    changes = [(2.0, 1), (math.inf, 1), (-math.inf, 1), (math.inf, -1), (-math.inf, -1)]
+    query = Query(tmp_path, kernel)
+    for value, weight in changes:
+        query.batch([batch_of(schema, [{"k": 1, "v": value, "_weight": weight}])])
+    results = [each["t"] for each in query.changes if each["_weight"] == 1]
+    assert repr(results) == repr([2.0, math.inf, math.nan, -math.inf, 2.0])

@@ -1,0 +1,109 @@
+"""The app in a file: the file is run as a module, and what of it fails is shown as the user's own."""
+
+import importlib.util
+import os
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+from pyspark import cloudpickle
+
+from penstock.errors import AppError, InvalidInput, PenstockError
+from penstock.runtime.app import App
+from penstock.runtime.graph import unknown
+
+_PREFIX = "penstock_app_"
+# Where code lies that is not the user's: penstock itself, and what is installed.
+_NOT_THEIRS = (
+    str(Path(__file__).parents[1]),
+    *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
+    "<frozen",
+)
+
+_loading: ContextVar[bool] = ContextVar("penstock_loading", default=False)
+
+
+def load_app(path: Path, name: str | None = None) -> App:
+    """The app that the file makes; with `name` the one called so, where there are several.
+
+    Modules beside the file can be imported by it, here and in Spark's workers. Raises AppError,
+    with the lines of the user's code, when the file cannot be run.
+    """
+    module = f"{_PREFIX}{path.stem}"
+    spec = importlib.util.spec_from_file_location(module, path)
+    if spec is None or spec.loader is None:
+        raise InvalidInput(f"{path} is not a Python file", hint="penstock run app.py")
+    found = importlib.util.module_from_spec(spec)
+    folder = str(path.parent.absolute())
+    sys.path.insert(0, folder)
+    beside = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = f"{folder}{os.pathsep}{beside}" if beside else folder
+    sys.modules[module] = found
+    # Workers cannot import it by the name it has here, so its functions travel whole.
+    cloudpickle.register_pickle_by_value(found)
+    with users_errors(f"{path} cannot be run"), _is_loading():
+        spec.loader.exec_module(found)
+    apps = {each.name: each for each in vars(found).values() if isinstance(each, App)}
+    if not apps:
+        raise AppError(
+            f"{path} makes no app", hint='app = ps.App("shop"), at the left edge of the file'
+        )
+    if name is None and len(apps) > 1:
+        raise AppError(
+            f"{path} makes {len(apps)} apps", hint=f"choose: --app {' or --app '.join(apps)}"
+        )
+    if name is not None and name not in apps:
+        raise unknown(name, apps, "--app asks for", whose=str(path))
+    return apps[name] if name else next(iter(apps.values()))
+
+
+def refuse_while_loading() -> None:
+    if _loading.get():
+        raise InvalidInput(
+            "the app is started while its file is still being loaded",
+            hint='put app.run() under `if __name__ == "__main__":`',
+        )
+
+
+@contextmanager
+def _is_loading() -> Iterator[None]:
+    token = _loading.set(True)
+    try:
+        yield
+    finally:
+        _loading.reset(token)
+
+
+@contextmanager
+def users_errors(what: str) -> Iterator[None]:
+    """Raises AppError for what the user's code raised, with the lines of that code alone.
+
+    Errors of penstock in which no line of the user's is involved pass as they are.
+    """
+    try:
+        yield
+    except Exception as error:
+        lines = users_lines(error)
+        if isinstance(error, PenstockError) and not lines:
+            raise
+        name = type(error).__name__
+        said = error.message if isinstance(error, PenstockError) else str(error)
+        hint = error.hint if isinstance(error, PenstockError) else ""
+        last = f"{name}: {said}" if said and not isinstance(error, SyntaxError) else name
+        if isinstance(error, SyntaxError):
+            last = "".join(traceback.format_exception_only(error)).rstrip()
+        raise AppError("\n".join([what, *lines, last]), hint=hint) from error
+
+
+def users_lines(error: BaseException) -> list[str]:
+    """The places in the user's code that the error came through, with the code there."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(_NOT_THEIRS)
+    ]
+    return [line for text in traceback.format_list(frames) for line in text.rstrip().splitlines()]
