@@ -14,6 +14,12 @@ INTERRUPTED = 130  # what a shell reports of a program that Ctrl-C ended
 
 # Where each command is, and its line in the list, so that listing them loads none of them.
 COMMANDS = {
+    "init": ("penstock.cli.init", "Write a small app and its test, to begin with."),
+    "run": ("penstock.cli.run", "Run the app in a file."),
+    "status": ("penstock.cli.status", "Show how the nodes of an app are doing."),
+    "why": ("penstock.cli.why", "Say why a node waits, failed, lags or rejects rows."),
+    "state": ("penstock.cli.state", "Show what a node keeps, or look up a key in it."),
+    "rescale": ("penstock.cli.rescale", "Spread a node's state over another number of buckets."),
     "log": ("penstock.cli.log", "Serve a log to Kafka clients, or check its files."),
     "topics": ("penstock.cli.topics", "List, make, describe, change and delete topics."),
     "produce": ("penstock.cli.produce", "Append lines of a file or of standard input."),
@@ -76,11 +82,12 @@ class OnDemand(click.Group):
 def cli() -> None:
     """A stream-processing platform in one install, on a log that speaks the Kafka protocol.
 
-    Commands work on the log in the folder ./penstock-data, on that in another one (--data), or on
-    the one at an address (--server), which may be Apache Kafka.
+    Commands work on the apps and the log in the folder ./penstock-data or in another one (--data),
+    those for the log also on one at an address (--server), which may be Apache Kafka.
 
     \b
-    Example:
+    Examples:
+      penstock init shop
       penstock topics create orders --partitions 2
       echo '{"id": 7}' | penstock produce orders --json --key-field id
       penstock tail orders --from-start

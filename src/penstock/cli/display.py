@@ -2,7 +2,7 @@
 
 import sys
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Column, Table
 
 from penstock.log.policy import FOREVER
@@ -31,7 +31,7 @@ def table(*columns: Column) -> Table:
     return Table(*columns, box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
 
 
-def show(content: Table) -> None:
+def show(content: RenderableType) -> None:
     out = screen()
     with out.capture() as rendered:
         out.print(content)

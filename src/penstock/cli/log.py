@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli import color
+from penstock.cli.messages import show_messages
 from penstock.clock import duration_ms
 from penstock.errors import InvalidDuration, InvalidInput
 from penstock.log.storage.files import storage_error
@@ -25,7 +25,6 @@ DATA = click.option(
     type=click.Path(path_type=Path, file_okay=False),
     help="The folder of the log.",
 )
-_LEVELS = {"DEBUG": "blue", "INFO": "green", "WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}
 
 
 def seconds(duration: str) -> float:
@@ -111,7 +110,7 @@ def serve(
     Example:
       penstock log serve --data ./penstock-data --listen 127.0.0.1:9092
     """
-    _show_messages()
+    show_messages()
     # kio offers strategies to hypothesis where that is installed, and imports it for that, which
     # takes longer than everything else a server does before it listens.
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
@@ -200,25 +199,3 @@ def verify(data: Path) -> None:
     )
     if damaged:
         click.get_current_context().exit(1)
-
-
-class _Pleasant(logging.Formatter):
-    """`10:03:00 warning  orders/0: ...`, the level in colour on a terminal."""
-
-    def __init__(self, *, coloured: bool) -> None:
-        super().__init__()
-        self._coloured = coloured
-
-    def format(self, record: logging.LogRecord) -> str:
-        time, level = self.formatTime(record, "%H:%M:%S"), f"{record.levelname.lower():8}"
-        if self._coloured:
-            time = click.style(time, dim=True)
-            level = click.style(level, fg=_LEVELS.get(record.levelname))
-        trace = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
-        return f"{time} {level} {record.getMessage()}{trace}"
-
-
-def _show_messages() -> None:
-    messages = logging.StreamHandler()
-    messages.setFormatter(_Pleasant(coloured=sys.stderr.isatty() and color() is None))
-    logging.basicConfig(level=logging.INFO, handlers=[messages])

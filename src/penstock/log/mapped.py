@@ -27,6 +27,7 @@ from penstock.errors import (
 )
 from penstock.events.batch import HEADER_BYTES, read_header
 from penstock.log.contract import Bounds
+from penstock.log.mapped_times import MappedTimes
 from penstock.log.policy import check_topic_name
 from penstock.log.storage.append_times import in_force, read_append_times
 from penstock.log.storage.index import load_index
@@ -70,6 +71,7 @@ class MappedTopic:
         self._folder = Path(data_folder) / "topics" / topic
         self._seen = (0, 0)
         self._partitions = 0
+        self._times: dict[int, MappedTimes] = {}
         self.id = UUID(int=0)
         self._look()
 
@@ -120,6 +122,15 @@ class MappedTopic:
         bounds = _bounds(folder)
         self._look()  # the numbers are this topic's if it is still there after they were read
         return bounds
+
+    def offset_at(self, partition: int, timestamp: int) -> int:
+        """As Log.offset_at."""
+        folder = self.folder(partition)
+        bounds = _bounds(folder)
+        segments = segments_for(folder, bounds.start, bounds.end)
+        found = self._times.setdefault(partition, MappedTimes()).first(segments, timestamp, bounds)
+        self._look()
+        return bounds.end if found is None else found
 
     def append_times(self, partition: int, start: int, end: int) -> list[tuple[int, int]]:
         """As Log.append_times."""

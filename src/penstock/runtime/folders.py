@@ -59,6 +59,11 @@ class NodeFolder:
     def checkpoint(self) -> str:
         return str(self.home / "checkpoint")
 
+    @property
+    def state(self) -> str:
+        """The address of what its operators keep."""
+        return f"{self.checkpoint}/state"
+
     def versioned(self, topic: str) -> str:
         """The topic that this generation writes."""
         return topic if self.generation == 1 else f"{topic}-v{self.generation}"

@@ -1,4 +1,4 @@
-"""The app in a file: the file is run as a module, and what of it fails is shown as the user's own."""
+"""The app in a file, which is run as a module; what fails of it is shown as the user's own."""
 
 import importlib.util
 import os
@@ -44,7 +44,7 @@ def load_app(path: Path, name: str | None = None) -> App:
     os.environ["PYTHONPATH"] = f"{folder}{os.pathsep}{beside}" if beside else folder
     sys.modules[module] = found
     # Workers cannot import it by the name it has here, so its functions travel whole.
-    cloudpickle.register_pickle_by_value(found)
+    cloudpickle.register_pickle_by_value(found)  # type: ignore[no-untyped-call]
     with users_errors(f"{path} cannot be run"), _is_loading():
         spec.loader.exec_module(found)
     apps = {each.name: each for each in vars(found).values() if isinstance(each, App)}
@@ -90,13 +90,11 @@ def users_errors(what: str) -> Iterator[None]:
         lines = users_lines(error)
         if isinstance(error, PenstockError) and not lines:
             raise
-        name = type(error).__name__
-        said = error.message if isinstance(error, PenstockError) else str(error)
-        hint = error.hint if isinstance(error, PenstockError) else ""
-        last = f"{name}: {said}" if said and not isinstance(error, SyntaxError) else name
-        if isinstance(error, SyntaxError):
-            last = "".join(traceback.format_exception_only(error)).rstrip()
-        raise AppError("\n".join([what, *lines, last]), hint=hint) from error
+        if isinstance(error, PenstockError):
+            said, hint = f"{type(error).__name__}: {error.message}", error.hint
+        else:
+            said, hint = "".join(traceback.format_exception_only(error)).rstrip(), ""
+        raise AppError("\n".join([what, *lines, said]), hint=hint) from error
 
 
 def users_lines(error: BaseException) -> list[str]:

@@ -187,7 +187,9 @@ def start(built: Built, log: Log, address: str, *, app: str, once: bool) -> Stre
         )
         writer = frame.writeStream.format("penstock").options(**sink.options())
     writer = writer.option("checkpointLocation", built.folder.checkpoint).queryName(name)
-    writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0s")
+    writer = (
+        writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")
+    )
     return writer.start()
 
 

@@ -91,6 +91,8 @@ class Supervisor:
             for watch in self.watches:
                 watch.look()
             self._tell()
+        self.status.stopping = True
+        self._tell()
         deadline = clock.monotonic() + _STOP_WITHIN
         for watch in self.watches:
             watch.stop(max(0.0, deadline - clock.monotonic()))

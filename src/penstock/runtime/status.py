@@ -99,6 +99,7 @@ class AppStatus:
     started_ms: int
     written_ms: int
     nodes: list[NodeStatus] = field(default_factory=list)
+    stopping: bool = False
     stopped: bool = False
     error: str = ""  # why it stopped, when nobody asked it to
 

@@ -22,6 +22,8 @@ REASONS = {LATE: "late", FUTURE: "future", MISSING: "missing", UNPARSABLE: "unpa
 _NEVER = np.iinfo(np.int64).min // 4  # far enough from the edge that durations can be subtracted
 
 Micros = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Classes = NDArray[np.uint8]
 
 
 class Promise(NamedTuple):
@@ -34,16 +36,17 @@ class Promise(NamedTuple):
 
 def classify(
     times: Micros,
-    present: NDArray[np.bool_],
+    present: Flags,
     latest: Micros | int | None,
     rule: Rule,
     progress: Progress,
     promises: Sequence[Promise] = (),
-) -> NDArray[np.uint8]:
+) -> Classes:
     """The class of each row, in the partition's order; moves `progress` past them.
 
-    `times` are microseconds, meant only where `present`; `latest` is the highest that each row's
-    event time may be. Rows and promises count neither as read nor as kept here.
+    `times` are microseconds of the years 1 to 9999, meant only where `present`; `latest` is the
+    highest that each row's event time may be. Rows and promises count neither as read nor as kept
+    here.
     """
     classes = np.full(len(times), MISSING, np.uint8)
     edges = [0, *(promise.before for promise in promises), len(times)]
@@ -58,11 +61,11 @@ def classify(
 
 def _between_promises(
     times: Micros,
-    present: NDArray[np.bool_],
+    present: Flags,
     latest: Micros | int | None,
     rule: Rule,
     progress: Progress,
-) -> NDArray[np.uint8]:
+) -> Classes:
     future = np.zeros(len(times), np.bool_) if latest is None else present & (times > latest)
     counted = present & ~future
     high = _NEVER if progress.high is None else progress.high

@@ -11,6 +11,9 @@ from penstock.errors import InvalidInput
 Duration = str | timedelta
 DEFAULT_GUARD = "1 day"
 
+TIMES = range(-62_135_596_800_000_000, 253_402_300_800_000_000)  # microseconds, years 1 to 9999
+_LONGEST = 10_000 * 366 * 86_400_000  # milliseconds; sums of times and durations stay in 64 bits
+
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
@@ -57,10 +60,10 @@ class EventTime:
     def rule(self) -> "Rule":
         return Rule(
             column=self.column,
-            wait=_micros(self.wait),
-            correct_for=_micros(self.correct_for),
-            idle_after=None if self.idle_after is None else _micros(self.idle_after),
-            guard=_micros(self.guard),
+            wait=_micros("wait", self.wait),
+            correct_for=_micros("correct_for", self.correct_for),
+            idle_after=None if self.idle_after is None else _micros("idle_after", self.idle_after),
+            guard=_micros("guard", self.guard),
             occurred=self.occurred,
             sent=self.sent,
             received=self.received,
@@ -96,8 +99,18 @@ class Rule:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        return cls(**json.loads(text))
+        """Raises InvalidInput for what `text` did not write."""
+        try:
+            return cls(**json.loads(text))
+        except (TypeError, ValueError):
+            raise InvalidInput(
+                f"event_time={text!r} is not the rule of an event time",
+                hint='such as {"column": "at", "wait": 10000000}, in microseconds',
+            ) from None
 
 
-def _micros(duration: Duration) -> int:
-    return duration_ms(duration) * 1_000
+def _micros(name: str, duration: Duration) -> int:
+    millis = duration_ms(duration)
+    if not 0 <= millis <= _LONGEST:
+        raise InvalidInput(f"{name}={duration!r} is no time to wait", hint="from 0 to 10,000 years")
+    return millis * 1_000

@@ -9,16 +9,22 @@ leaves its progress in a file, which the planning of the next batch picks up; wh
 the clock, a batch of no rows follows.
 """
 
+import contextlib
 import json
+import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
+from uuid import uuid4
 
 import fsspec
 
 from penstock.errors import ForeignCheckpoint
 from penstock.streams.source.event_time import Rule
 from penstock.streams.source.progress import Progress
+
+_FILE = re.compile(r"(\d+)-(\d+)\.json.*")
 
 
 @dataclass(slots=True)
@@ -119,20 +125,28 @@ class ProgressFiles:
     def write(self, partition: int, progress: Progress) -> None:
         self._files.makedirs(self._folder, exist_ok=True)
         path = self._path(partition, progress.at)
-        fresh = f"{path}.{id(progress):x}.tmp"
+        fresh = f"{path}.{uuid4().hex}.tmp"  # another attempt may write at the same time
         self._files.pipe_file(fresh, json.dumps(progress.as_json()).encode())
         self._files.mv(fresh, path)
 
     def read(self, partition: int, end: int) -> Progress:
         try:
             return Progress.from_json(json.loads(self._files.cat_file(self._path(partition, end))))
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):
             raise ForeignCheckpoint(
-                f"{self._path(partition, end)} is missing: the checkpoint was not written whole",
+                f"{self._path(partition, end)} is missing or damaged: the checkpoint is not whole",
                 hint="was its folder copied in part? start the node with --reset",
             ) from None
 
-    def forget(self, partition: int, end: int) -> None:
-        path = self._path(partition, end)
-        if self._files.exists(path):
-            self._files.rm_file(path)
+    def forget_before(self, ends: Mapping[int, int]) -> None:
+        """Removes the progress of each of these partitions at offsets before its end."""
+        self._files.invalidate_cache()  # others write here too
+        try:
+            paths = self._files.ls(self._folder, detail=False)
+        except FileNotFoundError:
+            return
+        for path in paths:
+            found = _FILE.fullmatch(path.rpartition("/")[2])
+            if found and int(found[2]) < ends.get(int(found[1]), 0):
+                with contextlib.suppress(FileNotFoundError):
+                    self._files.rm_file(path)

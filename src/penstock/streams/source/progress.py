@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from penstock.streams.source.event_time import Rule
@@ -35,7 +35,12 @@ class Progress:
         return max(times, default=None)
 
     def promise(self, producer: str, time: int) -> None:
-        self.promised[producer] = max(time, self.promised.get(producer, time))
+        """Takes note of it; no promise takes back another, nor does one who comes later."""
+        least = min(self.promised.values(), default=time)
+        self.promised[producer] = max(time, self.promised.get(producer, least))
+
+    def copy(self) -> Self:
+        return replace(self, promised=dict(self.promised), rejected=Counter(self.rejected))
 
     def as_json(self) -> dict[str, Any]:
         return {

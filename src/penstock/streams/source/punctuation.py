@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from penstock.errors import InvalidInput
 from penstock.events.record import Record
+from penstock.streams.source.event_time import TIMES
 
 HEADER = "penstock-clock"
 
@@ -23,10 +24,17 @@ def read_punctuation(headers: Sequence[tuple[str, bytes | None]]) -> tuple[str, 
         if name == HEADER:
             try:
                 time, producer = (content or b"").decode().split(" ", 1)
-                return producer, int(time)
+                if (micros := int(time)) in TIMES:
+                    return producer, micros
             except ValueError:
-                raise InvalidInput(
-                    f"a header {HEADER} holds {content!r}",
-                    hint="microseconds since 1970, a space, and the producer's name",
-                ) from None
+                pass
+            raise InvalidInput(
+                f"a header {HEADER} holds {_shown(content)}",
+                hint="microseconds since 1970, a space, and the producer's name",
+            )
     return None
+
+
+def _shown(content: bytes | None) -> str:
+    text = repr(content)
+    return text if len(text) <= 60 else f"{text[:59]}…"

@@ -1,6 +1,7 @@
 """A range of a partition as typed rows, each classed; what cannot be a row, with the reason."""
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -8,58 +9,85 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from penstock.errors import InvalidInput
+from penstock.events.columns import COLUMNS
 from penstock.events.formats import Format, format_for
+from penstock.events.formats.contract import NO_VALUE
 from penstock.streams.source.classes import (
+    FUTURE,
+    LATE,
     MISSING,
     ON_TIME,
     REASONS,
     STRAGGLER,
     UNPARSABLE,
+    Classes,
+    Flags,
     Micros,
     Promise,
     classify,
 )
+from penstock.streams.source.event_time import TIMES
 from penstock.streams.source.keys import key_rows
 from penstock.streams.source.progress import Progress
-from penstock.streams.source.punctuation import read_punctuation
+from penstock.streams.source.punctuation import HEADER, read_punctuation
 from penstock.streams.source.ranges import Range
 from penstock.streams.source.spec import EVENT_TIME, METADATA, REJECTED, TIME, SourceSpec
-from penstock.streams.source.topic import AppendTimes, SourceTopic
+from penstock.streams.source.topic import SourceTopic
 
-_NO_VALUE = "the record has no value"
+_NO_TIME = "the event time is outside the years 1 to 9999"
+_DETAILS = {
+    LATE: "behind its partition's clock by more than is corrected",
+    FUTURE: "ahead of the time of its being appended by more than the guard",
+    UNPARSABLE: NO_VALUE,
+}
+
+Stamps = tuple[Micros, Flags]  # microseconds, and where they are meant
 
 
 class RowReader:
     def __init__(self, spec: SourceSpec) -> None:
         self.spec = spec
         self._format = format_for(spec.format, spec.schema, spec.format_options)
+        needs_key = spec.key or spec.rejected or "key" in spec.metadata
+        self._columns = [name for name in COLUMNS if name != "key" or needs_key]
 
     def read(self, topic: SourceTopic, wanted: Range) -> Iterator[pa.RecordBatch]:
         """The rows, in the partition's order; moves the range's progress to its end."""
         progress, partition = wanted.progress, wanted.partition
-        appended = None
-        if self.spec.rule is not None and self.spec.rule.guard is not None:
-            appended = topic.append_times(partition, progress.at, wanted.until)
-        for columns in topic.columns(partition, progress.at, wanted.until):
+        guard = _Guard(self.spec, topic, wanted)
+        for columns in topic.columns(partition, progress.at, wanted.until, self._columns):
             chunk = _Chunk(columns, self.spec, partition)
-            rows = chunk.rows(self._format, progress, self._latest(chunk, appended, wanted))
+            rows = chunk.rows(self._format, progress, guard.latest(chunk))
             if rows.num_rows:
                 yield rows
         progress.at = wanted.until
 
-    def _latest(
-        self, chunk: "_Chunk", appended: AppendTimes | None, wanted: Range
-    ) -> Micros | int | None:
+
+class _Guard:
+    """Says which event times are from the future."""
+
+    def __init__(self, spec: SourceSpec, topic: SourceTopic, wanted: Range) -> None:
+        self._guard = None if spec.rule is None else spec.rule.guard
+        self._planned = wanted.planned * 1_000
+        self._is_stamped = topic.is_stamped
+        self._offsets, self._times = np.empty((2, 0), np.int64)
+        if self._guard is not None:
+            known = topic.append_times(wanted.partition, wanted.progress.at, wanted.until)
+            if known:
+                self._offsets, self._times = np.array(known, np.int64).T
+
+    def latest(self, chunk: "_Chunk") -> Micros | int | None:
         """The highest event time that is not from the future, in microseconds."""
-        rule = self.spec.rule
-        if rule is None or rule.guard is None:
+        if self._guard is None:
             return None
-        planned = wanted.planned * 1_000 + rule.guard
-        if not appended:
-            return planned
-        offsets, times = np.array(appended, np.int64).T
-        places = np.searchsorted(offsets, chunk.offsets, side="right") - 1
-        return np.where(places >= 0, times[places] * 1_000 + rule.guard, planned)
+        if self._is_stamped:
+            stamps, present = chunk.stamps
+            return np.where(present, stamps, self._planned) + self._guard
+        if not len(self._offsets):
+            return self._planned + self._guard
+        places = np.searchsorted(self._offsets, chunk.offsets, side="right") - 1
+        appended = np.where(places >= 0, self._times[places] * 1_000, self._planned)
+        return appended + self._guard
 
 
 class _Chunk:
@@ -74,47 +102,53 @@ class _Chunk:
         self.offsets = self._columns["offset"].to_numpy()
 
     def _without_punctuation(self, columns: pa.RecordBatch) -> pa.RecordBatch:
-        if not columns["value"].null_count:
+        headers = columns["headers"]
+        if not columns["value"].null_count or not len(headers.flatten()):
             return columns
+        named = _flags(pc.equal(headers.flatten().field("key"), HEADER))
+        owners = pc.list_parent_indices(headers).to_numpy()
+        absent = _flags(columns["value"].is_null())
         taken = np.ones(columns.num_rows, np.bool_)
-        for index in np.flatnonzero(columns["value"].is_null().to_numpy(zero_copy_only=False)):
-            headers = columns["headers"][int(index)].as_py()
-            try:
-                promise = read_punctuation([(each["key"], each["value"]) for each in headers])
-            except InvalidInput as broken:
-                self._details[int(index) - len(self._promises)] = broken.message
+        for index in np.unique(owners[named]).tolist():
+            if not absent[index]:
                 continue
-            if promise is not None:
-                taken[index] = False
-                self._promises.append(Promise(int(index) - len(self._promises), *promise))
+            place = index - len(self._promises)
+            pairs = [(each["key"], each["value"]) for each in headers[index].as_py()]
+            try:
+                promise = read_punctuation(pairs)
+            except InvalidInput as broken:
+                self._details[place] = broken.message
+                continue
+            assert promise is not None
+            taken[index] = False
+            self._promises.append(Promise(place, *promise))
         return columns.filter(pa.array(taken)) if self._promises else columns
+
+    @cached_property
+    def stamps(self) -> Stamps:
+        """The timestamps of the records; a producer may have left them out, or set them wild."""
+        micros, present = _micros(self._columns["timestamp"].view(pa.int64()), 1_000)
+        absent = self._columns["timestamp"].view(pa.int64()).to_numpy() == -1
+        return micros, present & ~absent & _are_times(micros)
 
     def rows(self, form: Format, progress: Progress, latest: Micros | int | None) -> pa.RecordBatch:
         count = self._columns.num_rows
         values = self._columns["value"]
-        parsed = np.ones(count, np.bool_)
+        parsed = _flags(values.is_valid())
         deleted = np.zeros(count, np.bool_)
-        if values.null_count:
-            absent = values.is_null().to_numpy(zero_copy_only=False)
-            if self._spec.key:
-                deleted = absent
-                deleted[list(self._details)] = False  # broken punctuation deletes nothing
-            else:
-                for place in np.flatnonzero(absent):
-                    self._details.setdefault(int(place), _NO_VALUE)
-            parsed &= ~absent
+        if self._spec.key:
+            deleted = ~parsed
+            deleted[list(self._details)] = False  # broken punctuation deletes nothing
         here = np.flatnonzero(parsed)
-        whole = len(here) == count
-        decoded = form.decode(values if whole else values.filter(pa.array(parsed)))
+        decoded = form.decode(values.drop_null() if values.null_count else values)
         for position, detail in decoded.refused:
-            index = int(position if whole else here[position])
-            self._details[index] = detail
-            parsed[index] = False
+            self._details[int(here[position])] = detail
+            parsed[here[position]] = False
         rows = decoded.rows
         if deleted.any():
-            rows, parsed = self._with_deleted(rows, parsed, deleted)
+            rows = self._with_deleted(rows, parsed, deleted)
 
-        classes, times = self._classes(rows, parsed, progress, latest)
+        classes, times = self._classes(rows, parsed, deleted, progress, latest)
         kept = classes <= STRAGGLER
         progress.marks += len(self._promises)
         progress.read += count
@@ -126,10 +160,11 @@ class _Chunk:
             return self._rejected(classes, times)
         return self._kept(rows, parsed, kept, times, deleted)
 
-    def _with_deleted(
-        self, rows: pa.RecordBatch, parsed: NDArray[np.bool_], deleted: NDArray[np.bool_]
-    ) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
-        """The rows with those that are deleted among them, which have nothing but their key."""
+    def _with_deleted(self, rows: pa.RecordBatch, parsed: Flags, deleted: Flags) -> pa.RecordBatch:
+        """The rows with those that are deleted among them, which have nothing but their key.
+
+        These are parsed then; whose key cannot be read is not deleted.
+        """
         places = np.flatnonzero(deleted)
         found = key_rows(
             self._columns["key"].take(pa.array(places)), self._spec.schema, self._spec.key
@@ -137,77 +172,70 @@ class _Chunk:
         for position, detail in found.refused:
             self._details[int(places[position])] = detail
             deleted[places[position]] = False
-        both = parsed | deleted
         order = np.argsort(np.concatenate((np.flatnonzero(parsed), np.flatnonzero(deleted))))
-        merged = pa.Table.from_batches([rows, found.rows]).take(pa.array(order)).combine_chunks()
-        batches = merged.to_batches()
-        return (batches[0] if batches else rows), both
+        parsed |= deleted
+        return pa.concat_batches([rows, found.rows]).take(pa.array(order))
 
     def _classes(
         self,
         rows: pa.RecordBatch,
-        parsed: NDArray[np.bool_],
+        parsed: Flags,
+        deleted: Flags,
         progress: Progress,
         latest: Micros | int | None,
-    ) -> tuple[NDArray[np.uint8], Micros | None]:
-        count = len(parsed)
-        rule = self._spec.rule
-        if rule is None:
+    ) -> tuple[Classes, Micros | None]:
+        if self._spec.rule is None:
             for promise in self._promises:
                 progress.promise(promise.producer, promise.time)
-            classes = np.where(parsed, ON_TIME, UNPARSABLE).astype(np.uint8)
-            return classes, None
-        times = np.zeros(count, np.int64)
-        present = np.zeros(count, np.bool_)
+            return np.where(parsed, ON_TIME, UNPARSABLE).astype(np.uint8), None
+        times = np.zeros(len(parsed), np.int64)
+        present = np.zeros(len(parsed), np.bool_)
         times[parsed], present[parsed] = self._event_times(rows, parsed)
-        classes = classify(times, present, latest, rule, progress, self._promises)
-        classes[~parsed] = UNPARSABLE
-        for index in np.flatnonzero(classes == MISSING):
-            self._details[int(index)] = f"{', '.join(rule.columns) or 'the timestamp'} is null"
+        if deleted.any():  # the time of the record, as it has no columns
+            times[deleted] = self.stamps[0][deleted]
+            present[deleted] = self.stamps[1][deleted]
+        wild = present & ~_are_times(times)
+        for index in np.flatnonzero(wild).tolist():
+            self._details[index] = _NO_TIME
+        classes = classify(
+            times, present & ~wild, latest, self._spec.rule, progress, self._promises
+        )
+        classes[~parsed | wild] = UNPARSABLE
         return classes, times
 
-    def _event_times(
-        self, rows: pa.RecordBatch, parsed: NDArray[np.bool_]
-    ) -> tuple[Micros, NDArray[np.bool_]]:
+    def _event_times(self, rows: pa.RecordBatch, parsed: Flags) -> Stamps:
         rule = self._spec.rule
         assert rule is not None
-        stamps = self._columns["timestamp"].cast(TIME)
-        if not parsed.all():
-            stamps = stamps.filter(pa.array(parsed))
 
-        def micros(name: str | None) -> pa.Array:
+        def micros(name: str | None) -> Stamps:
             if name is None:
-                return stamps.cast(pa.int64())
-            column = rows[name]
-            if pa.types.is_timestamp(column.type):
-                return column.cast(pa.timestamp("us", tz=column.type.tz)).view(pa.int64())
-            return pc.multiply(column, 1_000)
+                return self.stamps[0][parsed], self.stamps[1][parsed]
+            if pa.types.is_timestamp(rows[name].type):
+                return _micros(rows[name].view(pa.int64()), 1)
+            return _micros(rows[name], 1_000)
 
-        if rule.occurred is not None:
-            lag = pc.subtract(micros(rule.received), micros(rule.sent))
-            found = pc.add(micros(rule.occurred), lag)
-        else:
-            found = micros(rule.column)
-        if self._spec.key and rule.column is not None:  # one that is deleted has its record's time
-            found = pc.coalesce(found, stamps.cast(pa.int64()))
-        present = found.is_valid().to_numpy(zero_copy_only=False)
-        return found.fill_null(0).to_numpy(), present
+        if rule.occurred is None:
+            return micros(rule.column)
+        parts = [micros(name) for name in (rule.occurred, rule.received, rule.sent)]
+        (occurred, received, sent), flags = zip(*parts, strict=True)
+        return occurred + received - sent, np.logical_and.reduce(flags)
 
     def _kept(
         self,
         rows: pa.RecordBatch,
-        parsed: NDArray[np.bool_],
-        kept: NDArray[np.bool_],
+        parsed: Flags,
+        kept: Flags,
         times: Micros | None,
-        deleted: NDArray[np.bool_],
+        deleted: Flags,
     ) -> pa.RecordBatch:
-        every = kept.all()
-        chosen = None if every else pa.array(kept)
+        chosen = None if kept.all() else pa.array(kept)
         if not kept[parsed].all():
             rows = rows.filter(pa.array(kept[parsed]))
-        arrays = list(rows.columns)
         more = [self._metadata(name) for name in self._spec.metadata]
-        arrays += more if every else [column.filter(chosen) for column in more]
+        arrays = [
+            *rows.columns,
+            *(each if chosen is None else each.filter(chosen) for each in more),
+        ]
         if self._spec.time_column == EVENT_TIME.name:
             assert times is not None
             arrays.append(pa.array(times[kept]).view(TIME))
@@ -218,27 +246,57 @@ class _Chunk:
     def _metadata(self, name: str) -> pa.Array:
         if name == "partition":
             return pa.array(np.full(self._columns.num_rows, self._partition, np.int32))
+        if name == "timestamp":
+            return _instants(*self.stamps)
         return self._columns[name].cast(METADATA[name].type)
 
-    def _rejected(self, classes: NDArray[np.uint8], times: Micros | None) -> pa.RecordBatch:
+    def _rejected(self, classes: Classes, times: Micros | None) -> pa.RecordBatch:
         places = np.flatnonzero(classes > STRAGGLER)
         chosen = self._columns.take(pa.array(places))
-        known = [code not in (MISSING, UNPARSABLE) for code in classes[places]]
-        happened = [
-            int(times[place]) if is_known and times is not None else None
-            for place, is_known in zip(places, known, strict=True)
-        ]
+        codes = classes[places]
+        columns = self._spec.rule.columns if self._spec.rule else ()
+        details = {**_DETAILS, MISSING: f"null in {', '.join(columns) or 'the timestamp'}"}
+        happened = np.zeros(len(places), np.int64) if times is None else times[places]
+        stamps, are_stamped = self.stamps
         return pa.RecordBatch.from_arrays(
             [
-                pa.array([REASONS[int(code)] for code in classes[places]], pa.string()),
-                pa.array([self._details.get(int(place), "") for place in places], pa.string()),
+                pa.array([REASONS[code] for code in codes.tolist()], pa.string()),
+                pa.array(
+                    [
+                        self._details.get(place) or details[code]
+                        for place, code in zip(places.tolist(), codes.tolist(), strict=True)
+                    ],
+                    pa.string(),
+                ),
                 pa.array([self._spec.topic] * len(places), pa.string()),
-                pa.array([self._partition] * len(places), pa.int32()),
+                pa.array(np.full(len(places), self._partition, np.int32)),
                 chosen["offset"],
-                chosen["timestamp"].cast(TIME),
-                pa.array(happened, pa.int64()).cast(TIME),
+                _instants(stamps[places], are_stamped[places]),
+                _instants(happened, (codes == LATE) | (codes == FUTURE)),
                 chosen["key"],
                 chosen["value"],
             ],
             schema=REJECTED,
         )
+
+
+def _micros(numbers: pa.Int64Array, scale: int) -> Stamps:
+    """In microseconds, where each is of `scale`; those that are no times are not made ones."""
+    present = _flags(numbers.is_valid())
+    found = numbers.fill_null(0).to_numpy()
+    if scale > 1:
+        found = np.clip(found, TIMES.start // scale - 1, TIMES.stop // scale) * scale
+    return found, present
+
+
+def _are_times(micros: Micros) -> Flags:
+    return (micros >= TIMES.start) & (micros < TIMES.stop)
+
+
+def _instants(micros: Micros, present: Flags) -> pa.TimestampArray:
+    return pa.array(micros, pa.int64(), mask=~present).view(TIME)
+
+
+def _flags(flags: pa.BooleanArray) -> Flags:
+    found: NDArray[np.bool_] = flags.to_numpy(zero_copy_only=False)
+    return found

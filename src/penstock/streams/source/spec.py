@@ -51,7 +51,8 @@ class SourceSpec:
 
     With `key` the topic is one of upserts: a record without a value deletes its key. With
     `rejected` the rows are those that are not among the rows otherwise. `ticks` lets the clock
-    move without rows, which only stateful operators need.
+    move without rows, which only stateful operators need. A batch has at most `max_rows`, and
+    about `rate` a second since the one before, but never less than one.
     """
 
     log: str
@@ -83,6 +84,11 @@ class SourceSpec:
                     f"the schema of {self.topic!r} has no column {name!r}",
                     hint=f"it has: {', '.join(self.schema.names)}",
                 )
+        if len(set(self.row_schema.names)) < len(self.row_schema.names):
+            raise InvalidInput(
+                f"rows of {self.topic!r} have two columns of the same name",
+                hint="a column of the schema is named as one that the source adds; rename it",
+            )
         for name in self.rule.columns if self.rule else ():
             kind = self.schema.field(name).type
             if not pa.types.is_timestamp(kind) and not pa.types.is_int64(kind):
@@ -156,7 +162,7 @@ class SourceSpec:
             topic=options["topic"],
             schema=schema,
             format=kind,
-            format_options=json.loads(options.get("format_options", "{}")),
+            format_options=_texts(options, "format_options"),
             rule=Rule.parse(options["event_time"]) if "event_time" in options else None,
             start=options.get("start", "earliest"),
             metadata=_names(options.get("metadata")),
@@ -182,7 +188,21 @@ def _names(text: str | None) -> tuple[str, ...]:
 
 
 def _flag(options: Mapping[str, str], name: str) -> bool:
-    return options.get(name, "false").lower() == "true"
+    text = options.get(name, "false").lower()
+    if text not in ("true", "false"):
+        raise InvalidInput(f"{name}={text!r} says neither yes nor no", hint="true or false")
+    return text == "true"
+
+
+def _texts(options: Mapping[str, str], name: str) -> dict[str, str]:
+    text = options.get(name, "{}")
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
+        raise InvalidInput(f"{name}={text!r} is no JSON of texts", hint='such as {"sep": ";"}')
+    return found
 
 
 def _number(options: Mapping[str, str], name: str, default: int) -> int:

@@ -5,14 +5,13 @@ The address is a data folder, whose segments are mapped; `host:port` of a server
 """
 
 import re
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
-from penstock.errors import DataLost, OffsetOutOfRange
-from penstock.log import Bounds, Log
+from penstock.errors import DataLost, OffsetOutOfRange, TopicNotFound
+from penstock.log import Bounds
 from penstock.log.mapped import MappedTopic
 
 if TYPE_CHECKING:
@@ -25,34 +24,52 @@ AppendTimes = list[tuple[int, int]]
 
 class SourceTopic(Protocol):
     name: str
+    is_stamped: bool  # whether a record's timestamp is when it was appended, whatever was sent
 
     @property
-    def id(self) -> UUID: ...
+    def id(self) -> UUID:
+        """Of the topic that has the name now."""
 
     def partitions(self) -> int: ...
 
     def bounds(self, partition: int) -> Bounds: ...
 
-    def offset_at(self, partition: int, timestamp: int) -> int: ...
+    def offsets_at(self, partitions: Collection[int], timestamp: int) -> dict[int, int]:
+        """The first offset in each whose record is as late (milliseconds), or the end."""
 
     def append_times(self, partition: int, start: int, end: int) -> AppendTimes | None:
         """Pairs of an offset and the milliseconds it was appended at; None if nobody knows."""
 
-    def columns(self, partition: int, start: int, end: int) -> Iterator["pa.RecordBatch"]:
-        """The records of this range as `events.columns` gives them. Raises DataLost."""
+    def columns(
+        self, partition: int, start: int, end: int, names: Sequence[str]
+    ) -> Iterator["pa.RecordBatch"]:
+        """The records of this range in these of `events.columns.COLUMNS`. Raises DataLost."""
 
 
 def is_address(log: str) -> bool:
     return _ADDRESS.fullmatch(log) is not None
 
 
-def open_topic(log: str, topic: str) -> SourceTopic:
-    """Raises TopicNotFound."""
-    if not is_address(log):
-        return FolderTopic(log, topic)
-    from penstock.streams.source.wire_topic import WireTopic
+def open_topic(log: str, topic: str, identity: str | None = None) -> SourceTopic:
+    """Raises TopicNotFound, and DataLost when the topic is not the one of this identity."""
+    found: SourceTopic
+    if is_address(log):
+        from penstock.streams.source.wire_topic import WireTopic
 
-    return WireTopic(log, topic)
+        found = WireTopic(log, topic)
+    else:
+        found = FolderTopic(log, topic)
+    if identity is not None and identity != str(found.id):
+        raise made_again(topic)
+    return found
+
+
+def made_again(topic: str) -> DataLost:
+    return DataLost(
+        f"topic {topic!r} was deleted and made again",
+        hint="what this node has read is not what the topic holds now; start the node with "
+        "--reset to read it from its beginning",
+    )
 
 
 def lost(topic: str, partition: int, start: int, first: int) -> DataLost:
@@ -66,6 +83,8 @@ def lost(topic: str, partition: int, start: int, first: int) -> DataLost:
 class FolderTopic:
     """Mapped into memory, for those on the log's own host."""
 
+    is_stamped = False  # the log notes beside the records when they were appended
+
     def __init__(self, folder: str, topic: str) -> None:
         self.name = topic
         self._folder = folder
@@ -76,24 +95,26 @@ class FolderTopic:
         return self._topic.id
 
     def partitions(self) -> int:
-        return self._topic.partitions
+        try:
+            return self._topic.partitions
+        except TopicNotFound:
+            MappedTopic(self._folder, self.name)  # raises when there is no other of the name
+            raise made_again(self.name) from None
 
     def bounds(self, partition: int) -> Bounds:
         return self._topic.bounds(partition)
 
-    def offset_at(self, partition: int, timestamp: int) -> int:
-        return self._server.offset_at(self.name, partition, timestamp)
-
-    @cached_property
-    def _server(self) -> Log:
-        return Log.join(self._folder)
+    def offsets_at(self, partitions: Collection[int], timestamp: int) -> dict[int, int]:
+        return {number: self._topic.offset_at(number, timestamp) for number in partitions}
 
     def append_times(self, partition: int, start: int, end: int) -> AppendTimes:
         return self._topic.append_times(partition, start, end)
 
-    def columns(self, partition: int, start: int, end: int) -> Iterator["pa.RecordBatch"]:
+    def columns(
+        self, partition: int, start: int, end: int, names: Sequence[str]
+    ) -> Iterator["pa.RecordBatch"]:
         try:
-            for piece in self._topic.columns(partition, start, end):
+            for piece in self._topic.columns(partition, start, end, names):
                 if piece.batch.num_rows:
                     yield piece.batch
         except OffsetOutOfRange as gone:

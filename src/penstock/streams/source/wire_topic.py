@@ -1,8 +1,10 @@
 """A topic read over the wire, from a server of ours or from Apache Kafka."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
+from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, Message, TopicPartition
 
@@ -16,14 +18,14 @@ from penstock.streams.source.topic import AppendTimes, lost
 _ROWS = 50_000
 _PATIENCE = 60.0  # seconds without a single message before a server is given up
 _TIME_LIMIT = 30.0
-_HEADERS = columns.SCHEMA.field("headers").type
 
 
 class WireTopic:
     def __init__(self, address: str, topic: str) -> None:
         self.name = topic
         self._log = Log.connect(address)
-        self.id = self._log.describe(topic).id
+        policy = self._log.describe(topic).policy
+        self.is_stamped = policy.message_timestamp_type == "LogAppendTime"
         self._is_kafka = address.startswith("kafka://")
         self._consumer = Consumer(
             settings(
@@ -37,6 +39,10 @@ class WireTopic:
                 queued_min_messages=200_000,
             )
         )
+
+    @property
+    def id(self) -> UUID:
+        return self._log.describe(self.name).id
 
     def partitions(self) -> int:
         with meaningful(f"topic {self.name!r} cannot be looked up"):
@@ -58,29 +64,42 @@ class WireTopic:
             )
         return Bounds(*found)
 
-    def offset_at(self, partition: int, timestamp: int) -> int:
-        return self._log.offset_at(self.name, partition, timestamp)
+    def offsets_at(self, partitions: Collection[int], timestamp: int) -> dict[int, int]:
+        places = [TopicPartition(self.name, each, max(timestamp, 0)) for each in partitions]
+        with meaningful(f"no offsets of {self.name!r} by time"):
+            found = self._consumer.offsets_for_times(places, timeout=_TIME_LIMIT)
+        offsets = {}
+        for each in found:
+            if each.error is not None:
+                raise meaning(each.error, f"no offset of {self.name}/{each.partition} by time")
+            is_there = each.offset >= 0
+            offsets[each.partition] = each.offset if is_there else self.bounds(each.partition).end
+        return offsets
 
     def append_times(self, partition: int, start: int, end: int) -> AppendTimes | None:
         return None if self._is_kafka else self._log.append_times(self.name, partition, start, end)
 
-    def columns(self, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
+    def columns(
+        self, partition: int, start: int, end: int, names: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
         first = self.bounds(partition).start
         if start < first:
             raise lost(self.name, partition, start, first)
         place = TopicPartition(self.name, partition, start)
         self._consumer.assign([place])
         try:
-            yield from self._received(partition, start, end)
+            for messages in self._received(partition, start, end):
+                yield _columns(messages, names)
         finally:
             self._consumer.unassign()
 
-    def _received(self, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
+    def _received(self, partition: int, start: int, end: int) -> Iterator[list[Message]]:
         messages: list[Message] = []
         give_up = clock.monotonic() + _PATIENCE
         position = start
         while position < end:
-            for message in self._consumer.consume(_ROWS, 0.05):
+            # It waits for as many as it is asked for, where gaps do not keep them away.
+            for message in self._consumer.consume(min(_ROWS, end - position), 0.05):
                 give_up = clock.monotonic() + _PATIENCE
                 error = message.error()
                 if error is None:
@@ -90,10 +109,12 @@ class WireTopic:
                 elif error.code() == KafkaError._PARTITION_EOF:
                     offset = message.offset()
                     position = max(position, end if offset in (None, OFFSET_INVALID) else offset)
+                elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                    raise lost(self.name, partition, position, self.bounds(partition).start)
                 else:
                     raise meaning(error, f"{self.name}/{partition} cannot be read")
             if len(messages) >= _ROWS:
-                yield _columns(messages)
+                yield messages
                 messages = []
             if clock.monotonic() > give_up:
                 raise LogUnreachable(
@@ -101,24 +122,27 @@ class WireTopic:
                     hint="is the log running?",
                 )
         if messages:
-            yield _columns(messages)
+            yield messages
 
 
-def _columns(messages: list[Message]) -> pa.RecordBatch:
-    headers: list[Any] = [message.headers() or () for message in messages]
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array([message.key() for message in messages], pa.binary()),
-            pa.array([message.value() for message in messages], pa.binary()),
-            pa.array([message.timestamp()[1] for message in messages], pa.int64()).view(
-                columns.SCHEMA.field("timestamp").type
-            ),
-            pa.array([[*map(_header, each)] for each in headers], _HEADERS),
-            pa.array([message.offset() for message in messages], pa.int64()),
-        ],
-        schema=columns.SCHEMA,
-    )
+def _columns(messages: list[Message], names: Sequence[str]) -> pa.RecordBatch:
+    def build(name: str) -> pa.Array:
+        kind = columns.SCHEMA.field(name).type
+        match name:
+            case "timestamp":
+                stamps = [message.timestamp()[1] for message in messages]
+                return pa.array(stamps, pa.int64()).view(kind)
+            case "headers":
+                return _headers([message.headers() for message in messages], kind)
+        return pa.array([getattr(message, name)() for message in messages], kind)
+
+    schema = pa.schema([columns.SCHEMA.field(name) for name in names])
+    return pa.RecordBatch.from_arrays([build(name) for name in names], schema=schema)
 
 
-def _header(pair: tuple[str, bytes | None]) -> dict[str, Any]:
-    return {"key": pair[0], "value": pair[1]}
+def _headers(headers: list[Any], kind: pa.DataType) -> pa.Array:
+    if not any(headers):
+        places = pa.array(np.zeros(len(headers) + 1, np.int32))
+        return pa.ListArray.from_arrays(places, pa.array([], kind.value_type))
+    pairs = [[{"key": key, "value": value} for key, value in each or ()] for each in headers]
+    return pa.array(pairs, kind)

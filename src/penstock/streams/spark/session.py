@@ -10,6 +10,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidInput
+from penstock.streams.spark.home import prepare_home
 from penstock.streams.spark.java import prepare_java
 
 _LOG4J = Path(__file__).with_name("log4j2.properties")
@@ -57,6 +58,7 @@ def open_session(
         )
     chosen = settings_for(master, settings or {})
     prepare_java()
+    prepare_home()
     # Spark starts Python by these names: for tasks, and for sources and sinks beside the driver.
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if _LOCAL.fullmatch(chosen["spark.master"]):

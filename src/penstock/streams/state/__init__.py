@@ -2,9 +2,9 @@
 
 from penstock.streams.state.bucket import EMPTY, BucketState
 from penstock.streams.state.durable import clean
-from penstock.streams.state.info import BucketInfo, look_up, state_info
+from penstock.streams.state.info import BucketInfo, look_up, state_info, state_schema
 from penstock.streams.state.keys import bucket_of
-from penstock.streams.state.rescale import rescale
+from penstock.streams.state.rescale import forget, rescale
 from penstock.streams.state.schema import StateSchema
 
 __all__ = [
@@ -14,7 +14,9 @@ __all__ = [
     "StateSchema",
     "bucket_of",
     "clean",
+    "forget",
     "look_up",
     "rescale",
     "state_info",
+    "state_schema",
 ]

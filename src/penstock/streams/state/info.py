@@ -1,6 +1,6 @@
 """What there is to know of an operator's state, from its durable form alone."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.errors import StateMissing
 from penstock.streams.state.durable import BASE, DELTA, BucketFiles
 from penstock.streams.state.keys import bucket_of, comparable, hashes_of, key_layout
+from penstock.streams.state.schema import StateSchema
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,7 @@ def look_up(
     """
     everywhere = [BucketFiles(str(address), operator, b, buckets) for b in range(buckets)]
     if version is None:
-        version = min((kept[-1] if (kept := files.kept()) else -1) for files in everywhere)
-        if version < 0:
-            raise StateMissing(
-                f"there is no state of {operator!r} in {buckets} buckets at {address}",
-                hint="see that the address and the number of buckets are right",
-            )
+        version = _newest(everywhere, f"{operator!r} in {buckets} buckets at {address}")
     schema = everywhere[0].schema(version)
     wanted = pa.RecordBatch.from_pylist([dict(key)], schema=schema.keys)
     files = everywhere[bucket_of(wanted, buckets)[0]]
@@ -70,6 +66,24 @@ def look_up(
                 found = pa.RecordBatch.from_arrays(values, schema=schema.columns)
                 return dict(found.to_pylist()[0])
     return None
+
+
+def state_schema(address: str | Path, operator: str, buckets: int) -> StateSchema:
+    """That of the newest version. Raises StateMissing when there is no state."""
+    everywhere = [BucketFiles(str(address), operator, b, buckets) for b in range(buckets)]
+    newest = _newest(everywhere, f"{operator!r} in {buckets} buckets at {address}")
+    return everywhere[0].schema(newest)
+
+
+def _newest(everywhere: Sequence[BucketFiles], what: str) -> int:
+    """The newest version that all buckets have."""
+    version = min((kept[-1] if (kept := files.kept()) else -1) for files in everywhere)
+    if version < 0:
+        raise StateMissing(
+            f"there is no state of {what}",
+            hint="see that the address and the number of buckets are right",
+        )
+    return version
 
 
 def _row_of(batch: pa.RecordBatch, wanted: pa.RecordBatch) -> int | None:

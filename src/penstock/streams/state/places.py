@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-import fsspec 
+import fsspec
 import pyarrow as pa
 from fsspec.implementations.local import LocalFileSystem
 

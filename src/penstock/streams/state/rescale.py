@@ -56,3 +56,9 @@ def rescale(
                 batches = pa.ipc.open_stream(content)
                 files.write_delta(version, batches, schema, parent=NOTHING, rows=count)
     return sum(counts)
+
+
+def forget(address: str | Path, operator: str, buckets: int) -> None:
+    """Deletes all that is kept in this number of buckets."""
+    for bucket in range(buckets):
+        BucketFiles(str(address), operator, bucket, buckets).delete_all()

@@ -1,0 +1,148 @@
+"""`penstock status`: how the nodes of an app are doing."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli.chosen import DATA, statuses
+from penstock.cli.display import count, left, right, screen, show, table
+from penstock.cli.interrupts import Interrupts
+from penstock.clock import now_ms, sleep
+from penstock.runtime.status import AppStatus, Life, NodeStatus
+from penstock.runtime.why import moment, roughly
+
+_EVERY = 0.5  # seconds
+_STYLES = {"running": "green", "waiting": "green", "starting": "yellow", "failed": "red"}
+
+
+@click.command()
+@click.argument("app", required=False)
+@DATA
+@click.option("--watch", is_flag=True, help="Keep it up to date until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for each app.")
+def command(app: str | None, data: Path, watch: bool, as_json: bool) -> None:
+    """Show each node of APP, or of every app there is: its rate, its lag, its clock.
+
+    The lag is in records, the clock is the event time before which all has been seen, in UTC. Ends
+    with status 1 when a node is failing, or when an app has gone without having been stopped.
+
+    \b
+    Examples:
+      penstock status
+      penstock status shop --watch
+      penstock status --json | jq '.nodes[].lag'
+    """
+    if watch and (as_json or not sys.stdout.isatty()):
+        raise click.UsageError("--watch is for people, on a terminal.")
+    if watch:
+        _watch(app, data)
+        return
+    told = statuses(data, app)
+    if as_json:
+        for status in told:
+            click.echo(json.dumps(as_object(status)))
+    else:
+        show(_all(told))
+    if any(is_bad(status, status.life()) for status in told):
+        click.get_current_context().exit(1)
+
+
+def _watch(app: str | None, data: Path) -> None:
+    with (
+        Interrupts(),
+        Live(_all(statuses(data, app)), console=screen(), auto_refresh=False) as live,
+    ):
+        try:
+            while True:
+                sleep(_EVERY)
+                live.update(_all(statuses(data, app)), refresh=True)
+        except KeyboardInterrupt:
+            pass  # the usual end of it
+
+
+def is_bad(status: AppStatus, life: Life) -> bool:
+    return life in ("gone", "silent") or bool(status.failing or status.error)
+
+
+def as_object(status: AppStatus) -> dict[str, Any]:
+    told = asdict(status) | {"life": status.life()}
+    for node, content in zip(status.nodes, told["nodes"], strict=True):
+        content |= {"lag": node.lag, "clock": node.clock}
+        for each, inner in zip(node.inputs, content["inputs"], strict=True):
+            del inner["source"]
+            inner["lag"] = each.lag
+    return told
+
+
+def _all(told: Sequence[AppStatus]) -> RenderableType:
+    now = now_ms()
+    parts: list[RenderableType] = []
+    for status in told:
+        parts += [overview(status, status.life(), now), Text()]
+    return Group(*parts[:-1])
+
+
+def overview(status: AppStatus, life: Life, now: int) -> RenderableType:
+    """What there is to see of an app: a line, a table of its nodes, and what is wrong."""
+    return Group(_headline(status, life, now), Text(), _nodes(status, life), *_wrong(status, now))
+
+
+def _headline(status: AppStatus, life: Life, now: int) -> Text:
+    heard = roughly(now - status.written_ms)
+    match life:
+        case "running" if status.stopping:
+            said, style = "stopping", "yellow"
+        case "running":
+            said = f"running for {roughly(now - status.started_ms)}, process {status.pid}"
+            style = "green"
+        case "stopped":
+            said, style = f"stopped {heard} ago", "red" if status.error else "yellow"
+        case "gone":
+            said, style = f"gone: its process {status.pid} ended in disorder, last heard of ", "red"
+            said += f"{heard} ago"
+        case "silent":
+            said = f"silent: its process {status.pid} is there, and has told nothing for {heard}"
+            style = "red"
+    return Text.assemble((status.app, "bold"), ": ", (said, style))
+
+
+def _nodes(status: AppStatus, life: Life) -> Table:
+    nodes = table(
+        left("node"), left("state"), right("rows/s"), right("lag"), left("clock"), right("rejected")
+    )
+    for node in status.nodes:
+        state = node.state
+        if life in ("stopped", "gone") and state != "failed":
+            state = "stopped"
+        rejected = node.rejected.total()
+        nodes.add_row(
+            Text(node.name),
+            Text(state, style=_STYLES.get(state, "dim")),
+            count(round(node.rows_per_second)) if life == "running" else "-",
+            Text(count(node.lag), style="yellow" if node.lag else ""),
+            "-" if node.clock is None else moment(node.clock),
+            Text(count(rejected), style="yellow" if rejected else ""),
+        )
+    return nodes
+
+
+def _wrong(status: AppStatus, now: int) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    if status.error:
+        lines.append(Text.assemble(("stopped by an error: ", "red"), status.error))
+    lines += [_failure(node, now) for node in status.failing]
+    return [Text(), *lines] if lines else []
+
+
+def _failure(node: NodeStatus, now: int) -> Text:
+    said = f"{node.name} failed {roughly(now - node.since_ms)} ago: "
+    return Text.assemble((said, "red"), node.error, (f"\n  hint: penstock why {node.name}", "dim"))

@@ -1,0 +1,54 @@
+"""The state of a node that does not run, spread over another number of buckets."""
+
+from pathlib import Path
+
+from penstock.errors import AppError, InvalidInput, StateMissing
+from penstock.runtime.folders import NodeFolder
+from penstock.streams.state import EMPTY, forget, rescale
+
+
+def rescale_node(folder: NodeFolder, buckets: int) -> tuple[int, int]:
+    """Returns the number of buckets before, and of rows. The caller holds the app's lock.
+
+    What is kept is the state after the last batch that Spark has committed: one that was planned
+    and not committed is run again on it. Cut short, it leaves the node as it was.
+    """
+    facts = folder.facts()
+    if facts is None or not facts["operators"]:
+        raise StateMissing(
+            f"{folder.node} keeps nothing that could be spread",
+            hint="aggregations and tables keep state, once they have run a batch",
+        )
+    before = int(facts["buckets"])
+    if before == buckets:
+        raise InvalidInput(
+            f"{folder.node} has {buckets} buckets already", hint="give another number"
+        )
+    committed = last_batch(Path(folder.checkpoint) / "commits")
+    if last_batch(Path(folder.checkpoint) / "offsets") > committed and not facts["key"]:
+        # Parts of it may be in the topic, and rows without a key would find other partitions.
+        raise AppError(
+            f"{folder.node} was stopped in the middle of batch {committed + 1}, and writes rows "
+            "without a key, which cannot be told apart when they are written again",
+            hint="run the app once more, so that it ends the batch: penstock run app.py --once",
+        )
+    rows = 0
+    if committed != EMPTY:
+        for operator in facts["operators"]:
+            rows += rescale(
+                folder.state,
+                operator=operator,
+                from_buckets=before,
+                to_buckets=buckets,
+                version=committed,
+            )
+    folder.rescaled(buckets)
+    for operator in facts["operators"]:
+        forget(folder.state, operator, before)
+    return before, rows
+
+
+def last_batch(folder: Path) -> int:
+    """The highest number in a log of Spark's, EMPTY if there is none."""
+    names = folder.iterdir() if folder.is_dir() else ()
+    return max((int(each.name) for each in names if each.name.isdigit()), default=EMPTY)
