@@ -1,183 +1,286 @@
-"""A log, a producer, two consumer groups, and a `kill -9` in the middle.
+"""A shop on the log and on Spark, and a `kill -9` of the driver in the middle.
 
     python examples/demo.py               in a terminal
     python examples/demo.py --headless    without a person: checks its own numbers and exits
 
-Orders are appended all the time while two groups read them, each for itself. Half way, the log
-server is killed and started again on the same folder. At the end every acknowledged order must be
-in the log exactly once and must have reached both groups.
+Orders are appended all the time, some of them broken. The app of examples/shop.py picks out the
+large ones and keeps revenue by city up to date. Half way, its driver is killed and started again.
+At the end every acknowledged order must be counted exactly once, and every broken one must be
+among the rejected.
 """
 
 import json
+import os
+import subprocess
 import sys
 import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from penstock import Log, Record, clock
-from penstock.testing import LogServerProcess, wait_until
+from penstock.runtime.status import AppStatus
+from penstock.testing import wait_until
 
-ORDERS = 3_000
-AT_ONCE = 15
-PAUSE = 0.03
-PARTITIONS = 4
-GROUPS = ("billing", "shipping")
+SHOP = Path(__file__).with_name("shop.py")
 CITIES = ("Bergen", "Cusco", "Dakar", "Hobart", "Nara", "Quito")
+AT_ONCE = 50
+PAUSE = 0.05
+WITHIN = 240.0  # seconds that anything may take, on a machine that has other things to do
 
 
-class Shop:
-    """Appends orders until they are all acknowledged."""
+class Till:
+    """Appends orders until it is told to stop, and keeps its own books."""
 
-    def __init__(self, address: str) -> None:
-        self.address = address
-        self.acknowledged: list[int] = []
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._number = 0
+        self._done = threading.Event()
+        self.orders: Counter[str] = Counter()
+        self.totals: Counter[str] = Counter()
+        self.broken: Counter[str] = Counter()
+        self.large = 0
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def run(self) -> None:
-        with Log.connect(self.address) as log:
-            for first in range(0, ORDERS, AT_ONCE):
-                numbers = range(first, min(first + AT_ONCE, ORDERS))
-                log.append("orders", [order(number) for number in numbers])
-                self.acknowledged.extend(numbers)
-                clock.sleep(PAUSE)
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._done.set()
+        self._thread.join(WITHIN)
+
+    def _run(self) -> None:
+        while not self._done.wait(PAUSE):
+            self._log.append("orders", [self._order() for _ in range(AT_ONCE)])
+
+    def _order(self) -> Record:
+        number = self._number
+        self._number += 1
+        city, amount = CITIES[number * 7 % len(CITIES)], 5 + number * 37 % 200
+        at = datetime.fromtimestamp(clock.now_ms() / 1_000, UTC).isoformat()
+        if number % 500 == 99:
+            self.broken["unparsable"] += 1
+            return Record(key=city.encode(), value=b'{"number": ')
+        if number % 500 == 299:
+            self.broken["future"] += 1
+            at = "2099-01-01T00:00:00Z"
+        else:
+            self.orders[city] += 1
+            self.totals[city] += amount
+            self.large += amount >= 100
+        content = {"number": number, "city": city, "amount": amount, "at": at}
+        return Record(key=city.encode(), value=json.dumps(content).encode())
 
 
-def order(number: int) -> Record:
-    city = CITIES[number % len(CITIES)]
-    content = {"order": number, "city": city, "amount": 5 + number * 37 % 200}
-    return Record(key=city.encode(), value=json.dumps(content).encode())
+class Board:
+    """What the app says revenue is: the last record of each city."""
 
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.rows: dict[str, dict[str, int]] = {}
+        threading.Thread(target=self._run, daemon=True).start()
 
-class Department:
-    """A member of a group that takes note of every order it is given."""
-
-    def __init__(self, address: str, group: str) -> None:
-        self.address = address
-        self.group = group
-        self.seen: Counter[int] = Counter()
-        self.latest = ""
-        self.done = threading.Event()
-
-    def run(self) -> None:
-        with Log.connect(self.address) as log, log.subscribe(self.group, ["orders"]) as records:
-            while not self.done.is_set():
-                for record in records.poll(0.1):
-                    content = json.loads(record.value or b"{}")
-                    self.seen[content["order"]] += 1
-                    self.latest = f"{record.position}  {content['city']}, {content['amount']} EUR"
-                records.commit()
+    def _run(self) -> None:
+        wait_until(lambda: "revenue" in self._log.topics(), within=WITHIN)
+        starts = dict.fromkeys(range(len(self._log.describe("revenue").partitions)), 0)
+        with self._log.follow("revenue", starts) as records:
+            for record in records:
+                if record.value is not None:
+                    row = json.loads(record.value)
+                    self.rows[row["city"]] = row
 
 
 class Scene:
     """What is on the screen."""
 
-    def __init__(self, console: Console, shop: Shop, departments: list[Department]) -> None:
-        self.console = console
-        self.shop = shop
-        self.departments = departments
-        self.events: list[Text] = []
+    def __init__(self, console: Console, till: Till, board: Board, folder: Path) -> None:
+        self._console = console
+        self._till = till
+        self._board = board
+        self._folder = folder
+        self._events: list[Text] = []
         self._began = clock.monotonic()
+
+    def status(self) -> AppStatus | None:
+        return AppStatus.read(self._folder / "apps" / "shop")
 
     def say(self, text: str, style: str = "") -> None:
         line = Text(f"{clock.monotonic() - self._began:5.1f} s  {text}", style=style)
-        self.events.append(line)
-        if not self.console.is_terminal:
-            self.console.print(line, soft_wrap=True)
+        self._events.append(line)
+        if not self._console.is_terminal:
+            self._console.print(line, soft_wrap=True)
 
     def __rich__(self) -> Panel:
-        table = Table(expand=True, box=None, padding=(0, 1))
-        table.add_column("", no_wrap=True)
-        table.add_column("orders", justify="right", width=6)
-        table.add_column("", width=18)
-        table.add_column("latest", no_wrap=True, ratio=1)
-        rows = [("acknowledged", len(self.shop.acknowledged), "", "green")]
-        rows += [(f"group {d.group}", len(d.seen), d.latest, "cyan") for d in self.departments]
-        for name, count, latest, colour in rows:
-            bar = ProgressBar(ORDERS, count, width=18, complete_style=colour)
-            table.add_row(name, f"{count:,}", bar, Text(latest, style="dim"))
         return Panel(
-            Group(table, Text(), *self.events[-9:]),
-            title="[bold]penstock[/bold] · the log",
-            width=78,
+            Group(self._revenue(), Text(), self._nodes(), Text(), *self._events[-9:]),
+            title="[bold]penstock[/bold] · revenue by city, exactly once",
+            width=90,
         )
 
+    def _revenue(self) -> Table:
+        table = Table(expand=True, box=None, padding=(0, 1))
+        for name in ("city", "sold", "counted", "revenue", "largest"):
+            table.add_column(name, justify="left" if name == "city" else "right")
+        for city in CITIES:
+            row = self._board.rows.get(city, {})
+            sold, counted = self._till.orders[city], row.get("orders", 0)
+            table.add_row(
+                city,
+                f"{sold:,}",
+                Text(f"{counted:,}", style="green" if counted == sold else "yellow"),
+                f"{row.get('total', 0):,}",
+                f"{row.get('largest', 0):,}",
+            )
+        return table
 
-def start(work: Callable[[], None]) -> threading.Thread:
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    return thread
+    def _nodes(self) -> Table:
+        table = Table(expand=True, box=None, padding=(0, 1))
+        for name in ("node", "state", "batch", "read", "rejected", "lag"):
+            table.add_column(name, justify="left" if name in ("node", "state") else "right")
+        status = self.status()
+        for node in status.nodes if status else ():
+            rejected = node.rejected.total()
+            table.add_row(
+                node.name,
+                Text(node.state, style="red" if node.state == "failed" else "cyan"),
+                f"{node.batch:,}",
+                f"{node.read:,}",
+                Text(f"{rejected:,}", style="magenta" if rejected else ""),
+                f"{node.lag:,}",
+            )
+        return table
 
 
-def play(server: LogServerProcess, scene: Scene) -> None:
-    shop, departments = scene.shop, scene.departments
-    with Log.connect(server.address) as log:
-        log.create("orders", partitions=PARTITIONS)
-    scene.say(f"topic orders, {PARTITIONS} partitions, synced to disk before every answer")
-    for work in (shop.run, *(department.run for department in departments)):
-        start(work)
-    scene.say("a producer appends; billing and shipping read, each for itself")
-    enough(lambda: len(shop.acknowledged) >= ORDERS // 2, "half of the orders")
-    server.kill()
-    scene.say(f"kill -9 {server.pid}: the server is dead in the middle of it all", "bold red")
-    before = len(shop.acknowledged)
-    server.restart()
-    scene.say(f"started again in {server.startup_seconds:.2f} s, on the same folder", "bold green")
-    enough(lambda: len(shop.acknowledged) > before, "the producer to go on")
-    scene.say("producer and groups go on by themselves")
-    enough(lambda: len(shop.acknowledged) == ORDERS, "all orders")
-    enough(lambda: all(len(d.seen) == ORDERS for d in departments), "both groups to read them all")
-    for department in departments:
-        department.done.set()
+class Driver:
+    """The process that runs the app: Spark's driver."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._log = (folder / "driver.log").open("ab")
+        self.start()
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(SHOP)],
+            env=os.environ | {"SHOP_DATA": str(self._folder / "data")},
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait(WITHIN)
+        self._log.close()
+
+
+def play(driver: Driver, till: Till, board: Board, scene: Scene) -> None:
+    scene.say("orders are coming in; Spark starts")
+    till.start()
+    enough(lambda: len(board.rows) == len(CITIES), "first results")
+    scene.say("the first results: revenue follows the orders", "bold")
+    before = sum(row["orders"] for row in board.rows.values())
+    enough(lambda: counted(board) > before + 2_000, "a few batches")
+    driver.kill()
+    scene.say(f"kill -9 {driver.pid}: the driver is dead in the middle of a batch", "bold red")
+    stopped = counted(board)
+    scene.say("orders keep coming in while it is away")
+    driver.start()
+    enough(lambda: counted(board) > stopped + 500, "the app to go on")
+    scene.say("started again: it goes on where its last batch ended", "bold green")
+    enough(lambda: counted(board) > stopped + 4_000, "a few more batches")
+    till.stop()
+    scene.say("the till is closed; the app works off the rest")
+    sold = till.orders.total()
+    enough(lambda: counted(board) >= sold, "all orders to be counted")
+
+
+def counted(board: Board) -> int:
+    return sum(row["orders"] for row in list(board.rows.values()))
 
 
 def enough(condition: Callable[[], bool], what: str) -> None:
-    wait_until(condition, within=60, what=what)
+    wait_until(condition, within=WITHIN, what=what)
 
 
-def verdict(server: LogServerProcess, scene: Scene) -> bool:
-    """Reads the log from the start and compares."""
-    stored: Counter[int] = Counter()
-    with Log.connect(server.address) as log:
-        for partition in range(PARTITIONS):
-            for record in log.read("orders", partition, 0):
-                stored[json.loads(record.value or b"{}")["order"]] += 1
-    acknowledged = set(scene.shop.acknowledged)
-    lost = acknowledged - stored.keys()
-    twice = [number for number, count in stored.items() if count > 1]
-    unread = {d.group: len(acknowledged - d.seen.keys()) for d in scene.departments}
+def verdict(log: Log, till: Till, board: Board, scene: Scene) -> bool:
+    """Compares the app's results with the till's own books."""
+
+    def settled() -> bool:
+        status = scene.status()
+        return status is not None and all(
+            node.read + node.lag > 0 and node.lag == 0 for node in status.nodes
+        )
+
+    enough(settled, "the nodes to have read everything")
+    wrong = [
+        city
+        for city in CITIES
+        if (board.rows[city]["orders"], board.rows[city]["total"])
+        != (till.orders[city], till.totals[city])
+    ]
+    large = sum(
+        1
+        for partition, bounds in enumerate(log.describe("large").partitions)
+        for record in log.read("large", partition, bounds.start)
+        if record.value is not None
+    )
+    status = scene.status()
+    (node,) = [each for each in status.nodes if each.name == "revenue"] if status else []
+    rejected = node.rejected
+    scene.say(f"sold {till.orders.total():,} · counted {counted(board):,}", "bold")
+    scene.say(f"large orders {till.large:,} · in the derived topic {large:,}", "bold")
     scene.say(
-        f"acknowledged {len(acknowledged):,} · stored {stored.total():,} · lost {len(lost)} · "
-        f"twice {len(twice)}",
+        f"broken {till.broken.total()} · rejected "
+        + " · ".join(f"{count} {reason}" for reason, count in sorted(rejected.items())),
         "bold",
     )
-    scene.say(" · ".join(f"{group} missed {count}" for group, count in unread.items()), "bold")
-    return len(acknowledged) == ORDERS and not lost and not twice and not any(unread.values())
+    return not wrong and large == till.large and rejected == till.broken
 
 
 @click.command()
 @click.option("--headless", is_flag=True, help="No live picture; plain lines, for scripts.")
 def main(headless: bool) -> None:
     console = Console(force_terminal=False if headless else None)
-    with (
-        tempfile.TemporaryDirectory(prefix="penstock-demo-") as folder,
-        LogServerProcess(Path(folder)) as server,
-    ):
-        shop = Shop(server.address)
-        scene = Scene(console, shop, [Department(server.address, group) for group in GROUPS])
-        scene.say(f"log server at {server.address}, up in {server.startup_seconds:.2f} s")
-        with Live(scene, console=console, refresh_per_second=12, transient=headless):
-            play(server, scene)
-            good = verdict(server, scene)
-            scene.say("nothing was lost" if good else "something is wrong", "bold green")
+    with tempfile.TemporaryDirectory(prefix="penstock-demo-") as name:
+        folder = Path(name)
+        driver = Driver(folder)
+        try:
+            with Log.join(folder / "data") as log:
+                if "orders" not in log.topics():
+                    log.create("orders", partitions=4)
+                till, board = Till(log), Board(log)
+                scene = Scene(console, till, board, folder / "data")
+                with Live(scene, console=console, refresh_per_second=8, transient=headless):
+                    play(driver, till, board, scene)
+                    good = verdict(log, till, board, scene)
+                    scene.say(
+                        "every order was counted exactly once" if good else "something is wrong",
+                        "bold green" if good else "bold red",
+                    )
+        except TimeoutError:
+            console.print((folder / "driver.log").read_text()[-4_000:])
+            raise
+        finally:
+            driver.close()
     sys.exit(0 if good else 1)
 
 

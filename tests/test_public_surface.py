@@ -13,12 +13,33 @@ import penstock
 from penstock import errors, log, testing
 
 SURFACE = {
-    penstock: ["Log", "Position", "Record", "__version__", "errors"],
+    penstock: [
+        "App",
+        "EventTime",
+        "Log",
+        "Position",
+        "Record",
+        "__version__",
+        "aggregate",
+        "changes",
+        "console",
+        "count",
+        "each_batch",
+        "errors",
+        "first",
+        "last",
+        "max",
+        "mean",
+        "min",
+        "sum",
+    ],
     log: ["Bounds", "GroupDescription", "GroupLag", "Log", "TopicDescription"],
     testing: [
         "KafkaProcess",
         "LogServerProcess",
+        "Run",
         "SparkCluster",
+        "assert_stream_equals_batch",
         "kafka_missing",
         "run_kafka_tool",
         "spark_kafka_jars",
@@ -26,7 +47,7 @@ SURFACE = {
         "wait_until",
     ],
 }
-HEAVY = ("confluent_kafka", "kio", "numba", "numpy", "pyarrow", "rich")
+HEAVY = ("confluent_kafka", "kio", "numba", "numpy", "polars", "pyarrow", "pyspark", "rich")
 
 
 @pytest.mark.parametrize("module", SURFACE, ids=lambda module: module.__name__)

@@ -35,9 +35,9 @@ if __name__ == "__main__":
     app.run()
 '''
 
-TEST = '''\
+TEST = """\
 from app import app
-from penstock.testing import Run
+from penstock.testing.run import Run
 
 ORDERS = [
     {"id": 1, "customer": 7, "amount": 2.5, "paid": True, "at": "2026-01-31T10:00:00Z"},
@@ -59,7 +59,7 @@ def test_what_is_no_order_is_rejected_with_the_reason():
         run.drain()
         [rejected] = run.rejected("orders")
         assert rejected["reason"] == "unparsable"
-'''
+"""
 
 ORDERS = """\
 {"id": 1, "customer": 7, "amount": 2.5, "paid": true, "at": "2026-01-31T10:00:00Z"}

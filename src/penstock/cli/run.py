@@ -1,12 +1,14 @@
 """`penstock run`: the app in a file, put to work."""
 
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import click
+from rich.console import Group
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
@@ -15,7 +17,10 @@ from penstock.cli.display import screen, show
 from penstock.cli.messages import show_messages
 from penstock.cli.status import overview
 from penstock.clock import now_ms
+from penstock.runtime.folders import app_folder
 from penstock.runtime.status import AppStatus, Life
+
+SPARK_LOG = "spark.log"
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +67,9 @@ def command(
     A node that fails is started again, a little later each time, while the others go on. Ends with
     status 1 when nodes are failing at the end.
 
-    On a terminal the nodes are shown as `penstock status` shows them; elsewhere there is a line on
-    standard error when a node starts or fails.
+    On a terminal the nodes are shown as `penstock status` shows them, and what Spark and its
+    workers write goes to spark.log in the app's folder. Elsewhere all goes to standard error, with
+    a line when a node starts or fails.
 
     \b
     Examples:
@@ -81,7 +87,8 @@ def command(
     app.log = server or app.log
     app.spark = spark or app.spark
     app.ordered_nodes()
-    show_it = _on_terminal() if sys.stdout.isatty() else _in_lines(with_result=once)
+    log = app_folder(app.data, app.name) / SPARK_LOG
+    show_it = _on_terminal(log) if sys.stdout.isatty() else _in_lines(with_result=once)
     with show_it as shown, users_errors(f"{file} cannot be run"):
         failing = run(app, once=once, rebuild=rebuild, reset=reset, watcher=shown.update)
     if failing:
@@ -91,24 +98,31 @@ def command(
 class Shown:
     """What is on the screen of a running app."""
 
-    def __init__(self, live: Live | None = None) -> None:
+    def __init__(self, live: Live | None = None, log: Path | None = None) -> None:
         self._live = live
+        self._log = log
         self.status: AppStatus | None = None
 
     def update(self, status: AppStatus) -> None:
         self.status = status
         if self._live is not None:
             life: Life = "stopped" if status.stopped else "running"
-            self._live.update(overview(status, life, now_ms()))
+            whole = overview(status, life, now_ms())
+            if status.failing:
+                whole = Group(whole, Text(f"  what Spark wrote: {self._log}", style="dim"))
+            self._live.update(whole)
 
 
 @contextmanager
-def _on_terminal() -> Iterator[Shown]:
+def _on_terminal(log: Path) -> Iterator[Shown]:
     spinner = Spinner("dots", Text("starting Spark ...", style="dim"))
-    with Live(spinner, console=screen(), refresh_per_second=10) as live:
+    with (
+        _others_write_to(log),
+        Live(spinner, console=screen(), refresh_per_second=10) as live,
+    ):
         # Now, as messages go above what is live only when it has taken hold of standard error.
         show_messages(logging.WARNING)
-        shown = Shown(live)
+        shown = Shown(live, log)
         try:
             yield shown
         finally:
@@ -116,6 +130,25 @@ def _on_terminal() -> Iterator[Shown]:
                 shown.update(shown.status)
             else:
                 live.update(Text())
+
+
+@contextmanager
+def _others_write_to(path: Path) -> Iterator[None]:
+    """Leaves the terminal to this process: those it starts write into a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    streams = sys.stdout, sys.stderr
+    terminals = [os.dup(stream.fileno()) for stream in streams]
+    sys.stdout, sys.stderr = (os.fdopen(each, "w", buffering=1) for each in terminals)
+    with path.open("w") as file:
+        for stream in streams:
+            stream.flush()
+            os.dup2(file.fileno(), stream.fileno())
+    try:
+        yield
+    finally:
+        for stream, terminal in zip(streams, terminals, strict=True):
+            os.dup2(terminal, stream.fileno())
+        sys.stdout, sys.stderr = streams
 
 
 @contextmanager

@@ -105,10 +105,12 @@ def _headline(status: AppStatus, life: Life, now: int) -> Text:
             said = f"running for {roughly(now - status.started_ms)}, process {status.pid}"
             style = "green"
         case "stopped":
-            said, style = f"stopped {heard} ago", "red" if status.error else "yellow"
+            is_old = now - status.written_ms >= 1_000
+            said = f"stopped {heard} ago" if is_old else "stopped"
+            style = "red" if status.error else "yellow"
         case "gone":
-            said, style = f"gone: its process {status.pid} ended in disorder, last heard of ", "red"
-            said += f"{heard} ago"
+            said = f"gone: its process {status.pid} is no more, last heard of {heard} ago"
+            style = "red"
         case "silent":
             said = f"silent: its process {status.pid} is there, and has told nothing for {heard}"
             style = "red"
@@ -117,7 +119,13 @@ def _headline(status: AppStatus, life: Life, now: int) -> Text:
 
 def _nodes(status: AppStatus, life: Life) -> Table:
     nodes = table(
-        left("node"), left("state"), right("rows/s"), right("lag"), left("clock"), right("rejected")
+        left("node"),
+        left("state"),
+        right("rows"),
+        right("rows/s"),
+        right("lag"),
+        left("clock"),
+        right("rejected"),
     )
     for node in status.nodes:
         state = node.state
@@ -127,6 +135,7 @@ def _nodes(status: AppStatus, life: Life) -> Table:
         nodes.add_row(
             Text(node.name),
             Text(state, style=_STYLES.get(state, "dim")),
+            count(node.read),
             count(round(node.rows_per_second)) if life == "running" else "-",
             Text(count(node.lag), style="yellow" if node.lag else ""),
             "-" if node.clock is None else moment(node.clock),
@@ -144,5 +153,6 @@ def _wrong(status: AppStatus, now: int) -> list[RenderableType]:
 
 
 def _failure(node: NodeStatus, now: int) -> Text:
-    said = f"{node.name} failed {roughly(now - node.since_ms)} ago: "
+    when = f"failed {roughly(now - node.since_ms)} ago" if node.state == "failed" else "had failed"
+    said = f"{node.name} {when}: "
     return Text.assemble((said, "red"), node.error, (f"\n  hint: penstock why {node.name}", "dim"))

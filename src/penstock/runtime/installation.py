@@ -56,41 +56,45 @@ def installed(
     _check_renewal(app, "--rebuild", rebuild)
     _check_renewal(app, "--reset", reset)
     address = app.log or find_or_start(app.data)
-    session, is_ours = _session(app)
-    try:
+    # Before Spark, which takes long to start: a log that is out of reach is told at once, and a
+    # server that was started for this does not end because nobody came.
+    with Log.connect(address) as log, _session(app) as session:
         session.dataSource.register(Penstock)
         master = session.conf.get("spark.master") or ""
         one_host = master.startswith("local")
         source_log = str(app.data.absolute()) if app.log is None and one_host else address
-        with Log.connect(address) as log:
-            for name in rebuild:
-                folders[name].advance()
-            for name in reset:
-                _forget(app, folders[name], log)
-            builder = Builder(
-                app.name,
-                session,
-                source_log,
-                app.declared,
-                folders,
-                buckets=app.buckets or _buckets(session),
-                one_host=one_host,
-                crash_points=crash_points,
-            )
-            built = []
-            for node in order:
-                built.append(builder.build(node))
-                ensure_topics(built[-1], app.declared, log, app.name)
-            yield Installation(app, session, log, address, source_log, folders, built)
-    finally:
-        if is_ours:
-            session.stop()
+        for name in rebuild:
+            folders[name].advance()
+        for name in reset:
+            _forget(app, folders[name], log)
+        builder = Builder(
+            app.name,
+            session,
+            source_log,
+            app.declared,
+            folders,
+            buckets=app.buckets or _buckets(session),
+            one_host=one_host,
+            crash_points=crash_points,
+        )
+        built = []
+        for node in order:
+            built.append(builder.build(node))
+            ensure_topics(built[-1], app.declared, log, address, app=app.name)
+        yield Installation(app, session, log, address, source_log, folders, built)
 
 
-def _session(app: App) -> tuple[SparkSession, bool]:
+@contextmanager
+def _session(app: App) -> Iterator[SparkSession]:
+    """The app's own is stopped at the end, one that was given is not."""
     if isinstance(app.spark, SparkSession):
-        return app.spark, False
-    return open_session(app.name, master=app.spark, settings=app.settings), True
+        yield app.spark
+        return
+    session = open_session(app.name, master=app.spark, settings=app.settings)
+    try:
+        yield session
+    finally:
+        session.stop()
 
 
 def _buckets(session: SparkSession) -> int:

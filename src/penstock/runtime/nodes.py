@@ -15,6 +15,7 @@ from penstock.runtime.declarations import Declaration, Derivation, Node, Outlet,
 from penstock.runtime.folders import NodeFolder
 from penstock.streams.source.event_time import Rule
 from penstock.streams.source.spec import SourceSpec
+from penstock.streams.spark.kafka_publishing import control_topic, create_control_topic
 from penstock.streams.spark.operators import changes
 from penstock.streams.spark.origin import origin_of, source_frame, time_column
 from penstock.streams.spark.place import QueryPlace, building
@@ -210,7 +211,9 @@ def _distributed(built: Built) -> DataFrame:
     return built.frame.repartition(built.place.buckets, *keys)
 
 
-def ensure_topics(built: Built, declared: Mapping[str, Declaration], log: Log, app: str) -> None:
+def ensure_topics(
+    built: Built, declared: Mapping[str, Declaration], log: Log, address: str, *, app: str
+) -> None:
     """Makes the topics that the node may make; the others have to be there."""
     present = set(log.topics())
     for name in built.node.inputs:
@@ -225,8 +228,13 @@ def ensure_topics(built: Built, declared: Mapping[str, Declaration], log: Log, a
                 "to have it made",
             )
         log.create(topic.topic, partitions=topic.partitions)
-    if built.output is not None and built.output.topic not in present:
+    if built.output is None:
+        return
+    if built.output.topic not in present:
         partitions = built.output.partitions or built.place.buckets
         # Its records have the time of their events, which may be long ago: retention by time would
         # take what was written a moment ago.
         log.create(built.output.topic, partitions=partitions, retention_ms=-1)
+    writer = writer_name(app, built.folder)
+    if address.startswith("kafka://") and control_topic(writer) not in present:
+        create_control_topic(address, writer)

@@ -114,7 +114,8 @@ class AppStatus:
 
     @property
     def failing(self) -> list[NodeStatus]:
-        return [node for node in self.nodes if node.state == "failed"]
+        """Those that failed, also while they are tried again and have not got any further."""
+        return [node for node in self.nodes if node.state == "failed" or node.error]
 
     def write(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

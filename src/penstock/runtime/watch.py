@@ -85,6 +85,21 @@ class Watch:
         self.look()
         return True
 
+    def reach_end(self) -> bool:
+        """Starts the node if need be, and waits until it has read all there is.
+
+        False when it failed on the way; the next call starts it again.
+        """
+        if self._query is None:
+            self.start()
+        if self._query is not None:
+            try:
+                self._query.processAllAvailable()
+                self._note(self._query)
+            except StreamingQueryException as error:
+                self._failed(error)
+        return self._query is not None
+
     def look(self) -> None:
         """Brings the status up to date, and starts the node again when it is time."""
         if self._query is None:
@@ -129,11 +144,11 @@ class Watch:
         if progress is None:
             return
         status = self.status
-        if progress["batchId"] > status.batch:
-            self._pause = _FIRST_PAUSE  # it works again
-            status.error = ""
-        status.batch = progress["batchId"]
-        status.batch_ms = progress["batchDuration"]
+        self._pause = _FIRST_PAUSE  # a query that failed in its first batch has made no progress
+        status.error = ""
+        if "addBatch" in progress["durationMs"]:  # Spark also tells that there was nothing to do
+            status.batch = progress["batchId"]
+            status.batch_ms = progress["batchDuration"]
         seen = status.read
         ends = [_offset(each["endOffset"]) for each in progress["sources"]]
         for source, told, offset in zip(self._built.sources, status.inputs, ends, strict=False):

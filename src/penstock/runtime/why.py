@@ -60,16 +60,19 @@ def _state(node: NodeStatus, life: Life, now: int) -> Iterator[str]:
                 f"there are have been read{_last_read(node, now)}."
             )
         case "running":
-            yield (
-                f"{node.name} runs: {_rate(node)}; its last batch, number {node.batch}, took "
-                f"{roughly(node.batch_ms)}."
-            )
+            yield f"{node.name} runs: {_rate(node)}{_batch(node)}."
         case "stopped":
             behind = "" if node.lag else " and was at the end of its inputs"
             yield f"{node.name} has read {_rows(node.read)} in all{behind}."
     if node.state != "failed" and node.restarts:
-        why = f", the last time because of: {node.error}" if node.error else ""
-        yield f"It had to be started again {_times(node.restarts)}{why}."
+        why = f" and has not got further since: {node.error}" if node.error else "."
+        yield f"It had to be started again {_times(node.restarts)}{why}"
+
+
+def _batch(node: NodeStatus) -> str:
+    if node.batch < 0:
+        return ", and no batch has ended yet"
+    return f"; its last batch, number {node.batch}, took {roughly(node.batch_ms)}"
 
 
 def _tries(node: NodeStatus, life: Life, now: int) -> str:

@@ -68,6 +68,7 @@ class Run:
         self._max_rows = max_rows
         self._opened = ExitStack()
         self._installation: Installation | None = None
+        self._watches: list[Watch] = []
         self._ordered = 0
         self.crashes = 0
 
@@ -159,7 +160,7 @@ class Run:
 
     def crash(self, point: str) -> None:
         """Kills the process that next comes by: "before-commit", "after-commit" (published, and
-        not noted by Spark yet) or "in-worker". The node is started again within the same drain.
+        not noted by Spark yet) or "in-worker". The next drain starts the node again and goes on.
         """
         if point not in POINTS:
             raise InvalidInput(f"there is no point {point!r}", hint=f"one of: {', '.join(POINTS)}")
@@ -169,23 +170,34 @@ class Run:
     # On
 
     def drain(self) -> None:
-        """Brings every node to the end of its inputs. Raises NodeFailed with the reason."""
-        for built in self._nodes():
-            while True:
-                watch = Watch(self._installed(), built)
-                watch.start(once=True)
-                watch.finish()
-                if watch.status.state != "failed":
-                    break
-                left = sum(1 for _ in self._points.iterdir())
-                if left == self._ordered:
+        """Brings every node to the end of its inputs. Raises NodeFailed with the reason.
+
+        Nodes are started by the first drain and go on by themselves after it.
+        """
+        if not self._watches:
+            self._watches = [Watch(self._installed(), built) for built in self._nodes()]
+            self._opened.callback(self._stop)
+        for watch in self._watches:
+            while not watch.reach_end():
+                if not self._count_crashes():
                     raise NodeFailed(
-                        f"node {built.name!r} failed: {watch.status.error}",
+                        f"node {watch.name!r} failed: {watch.status.error}",
                         hint="what its function or its input did is above",
                     )
-                self.crashes += self._ordered - left
-                self._ordered = left
             self._check_conservation(watch)
+        self._count_crashes()
+
+    def _count_crashes(self) -> int:
+        """How many of those that were ordered have come about since the last look."""
+        left = sum(1 for _ in self._points.iterdir())
+        came = self._ordered - left
+        self._ordered = left
+        self.crashes += came
+        return came
+
+    def _stop(self) -> None:
+        for watch in self._watches:
+            watch.stop(patience=0.0)
 
     def _installed(self) -> Installation:
         if self._installation is None:

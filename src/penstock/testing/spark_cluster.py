@@ -87,12 +87,12 @@ class SparkCluster:
 
     def kill_worker(self, number: int) -> None:
         """Ends a worker, its executors and their Python processes as `kill -9` does."""
-        _kill_with_descendants(self._workers[number])
+        _kill_withdescendants(self._workers[number])
 
     def stop(self) -> None:
         """Ends every process of it; the workers' folders stay."""
         for worker in self._workers:
-            _kill_with_descendants(worker)
+            _kill_withdescendants(worker)
             worker.close()
         self._workers = []
         self._master.close()
@@ -117,19 +117,19 @@ def _spark_home() -> Path:
     return Path(spec.origin).parent
 
 
-def _kill_with_descendants(child: Child) -> None:
+def _kill_withdescendants(child: Child) -> None:
     if not child.running:
         return
     # Read before the worker ends: its executors have another parent from then on. It ends before
     # they do, or it would start others.
-    descendants = _descendants(child.pid)
+    descendants = descendants(child.pid)
     child.kill()
     for pid in descendants:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
-def _descendants(ancestor: int) -> list[int]:
+def descendants(ancestor: int) -> list[int]:
     """The processes started by a process, and by those, parents first."""
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):

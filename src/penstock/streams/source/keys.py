@@ -4,6 +4,7 @@ One column of text or bytes is the key as it is; one of another type is its JSON
 a JSON object. So a key that a person writes with any Kafka client is what it looks like.
 """
 
+import json
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,6 +13,8 @@ import pyarrow.compute as pc
 
 from penstock.events.formats import Decoded, Refused, format_for
 
+_ALONE = "key"  # the name that the only column of a key has while it is in an object
+_OPENING = f'{{"{_ALONE}":'.encode()
 _NO_KEY = "the record has neither a value nor a key, so nothing is deleted"
 
 
@@ -21,11 +24,10 @@ def encode_keys(rows: pa.RecordBatch, key: Sequence[str]) -> pa.BinaryArray:
         column = chosen.column(0)
         if _is_plain(column.type):
             return column.cast(pa.binary())
-    texts = format_for("json", chosen.schema).encode(chosen)
     if len(key) > 1:
-        return texts
-    opening = len(f'{{"{key[0]}":'.encode())
-    return pc.binary_slice(texts, opening, -1)
+        return format_for("json", chosen.schema).encode(chosen)
+    alone = chosen.rename_columns([_ALONE])
+    return pc.binary_slice(format_for("json", alone.schema).encode(alone), len(_OPENING), -1)
 
 
 def key_rows(keys: pa.BinaryArray, schema: pa.Schema, key: Sequence[str]) -> Decoded:
@@ -37,22 +39,39 @@ def key_rows(keys: pa.BinaryArray, schema: pa.Schema, key: Sequence[str]) -> Dec
         found = format_for("bytes" if pa.types.is_binary(fields.field(0).type) else "text", fields)
         decoded = found.decode(keys.drop_null())
     else:
-        texts = keys.drop_null()
-        if len(key) == 1:
-            opening = pa.scalar(f'{{"{key[0]}":'.encode(), pa.binary())
-            texts = pc.binary_join_element_wise(opening, texts, pa.scalar(b"}"), pa.scalar(b""))
-        decoded = format_for("json", fields).decode(texts)
+        decoded = _from_json(keys.drop_null(), fields)
     places = np.flatnonzero(present)
     refused += [Refused(int(places[place]), f"its key: {why}") for place, why in decoded.refused]
     kept = places if decoded.kept is None else places[decoded.kept]
+    found = dict(zip(key, decoded.rows.columns, strict=True))
     arrays = [
-        decoded.rows[field.name]
-        if field.name in key
-        else pa.nulls(decoded.rows.num_rows, field.type)
-        for field in schema
+        found.get(field.name, pa.nulls(decoded.rows.num_rows, field.type)) for field in schema
     ]
     rows = pa.RecordBatch.from_arrays(arrays, schema=schema)
     return Decoded(rows, kept, sorted(refused))
+
+
+def _from_json(texts: pa.BinaryArray, fields: pa.Schema) -> Decoded:
+    if len(fields) > 1:
+        return format_for("json", fields).decode(texts)
+    alone = pa.schema([fields.field(0).with_name(_ALONE)])
+    wrapped = pc.binary_join_element_wise(_OPENING, _one_value_each(texts), b"}", b"")
+    rows, kept, refused = format_for("json", alone).decode(wrapped)
+    return Decoded(
+        rows, kept, [Refused(at, why.removeprefix(f"{_ALONE}: ")) for at, why in refused]
+    )
+
+
+def _one_value_each(texts: pa.BinaryArray) -> pa.BinaryArray:
+    """The texts, but nothing for those that would add members to the object around them."""
+    several = np.flatnonzero(pc.match_substring(texts, ",").to_numpy(zero_copy_only=False))
+    wrong = np.zeros(len(texts), np.bool_)
+    for place in several.tolist():
+        try:
+            json.loads(texts[place].as_py())
+        except (ValueError, RecursionError):
+            wrong[place] = True
+    return pc.if_else(pa.array(wrong), b"", texts) if wrong.any() else texts
 
 
 def _is_plain(kind: pa.DataType) -> bool:

@@ -35,6 +35,7 @@ from penstock.streams.source.spec import EVENT_TIME, METADATA, REJECTED, TIME, S
 from penstock.streams.source.topic import SourceTopic
 
 _NO_TIME = "the event time is outside the years 1 to 9999"
+_NO_STAMP = -1_000  # Kafka's -1, in microseconds: the producer set no timestamp
 _DETAILS = {
     LATE: "behind its partition's clock by more than is corrected",
     FUTURE: "ahead of the time of its being appended by more than the guard",
@@ -128,8 +129,7 @@ class _Chunk:
     def stamps(self) -> Stamps:
         """The timestamps of the records; a producer may have left them out, or set them wild."""
         micros, present = _micros(self._columns["timestamp"].view(pa.int64()), 1_000)
-        absent = self._columns["timestamp"].view(pa.int64()).to_numpy() == -1
-        return micros, present & ~absent & _are_times(micros)
+        return micros, present & (micros != _NO_STAMP)
 
     def rows(self, form: Format, progress: Progress, latest: Micros | int | None) -> pa.RecordBatch:
         count = self._columns.num_rows
@@ -218,7 +218,8 @@ class _Chunk:
             return micros(rule.column)
         parts = [micros(name) for name in (rule.occurred, rule.received, rule.sent)]
         (occurred, received, sent), flags = zip(*parts, strict=True)
-        return occurred + received - sent, np.logical_and.reduce(flags)
+        known = _are_times(occurred) & _are_times(received) & _are_times(sent)
+        return np.where(known, occurred + received - sent, TIMES.stop), np.logical_and.reduce(flags)
 
     def _kept(
         self,
@@ -283,7 +284,7 @@ class _Chunk:
 def _micros(numbers: pa.Int64Array, scale: int) -> Stamps:
     """In microseconds, where each is of `scale`; those that are no times are not made ones."""
     present = _flags(numbers.is_valid())
-    found = numbers.fill_null(0).to_numpy()
+    found = (numbers.fill_null(0) if numbers.null_count else numbers).to_numpy()
     if scale > 1:
         found = np.clip(found, TIMES.start // scale - 1, TIMES.stop // scale) * scale
     return found, present
@@ -294,7 +295,7 @@ def _are_times(micros: Micros) -> Flags:
 
 
 def _instants(micros: Micros, present: Flags) -> pa.TimestampArray:
-    return pa.array(micros, pa.int64(), mask=~present).view(TIME)
+    return pa.array(micros, pa.int64(), mask=~(present & _are_times(micros))).view(TIME)
 
 
 def _flags(flags: pa.BooleanArray) -> Flags:

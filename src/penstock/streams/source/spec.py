@@ -112,6 +112,8 @@ class SourceSpec:
         if self.rejected:
             return REJECTED
         fields = [*self.schema, *(METADATA[name] for name in self.metadata)]
+        if self.key:  # a row that is deleted has nothing but its key
+            fields = [field.with_nullable(True) for field in fields]
         if self.time_column == EVENT_TIME.name:
             fields.append(EVENT_TIME)
         if self.key:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock import clock
 from penstock.errors import WriterFenced
@@ -131,3 +132,12 @@ class KafkaPublisher:
 
 def control_topic(writer: str) -> str:
     return f"penstock-commits-{writer}"
+
+
+def create_control_topic(address: str, writer: str) -> None:
+    """Of one partition and compacted; as many replicas as the broker gives by itself."""
+    name = control_topic(writer)
+    topic = NewTopic(name, 1, config={"cleanup.policy": "compact"})
+    made = AdminClient(settings(address)).create_topics([topic])
+    with meaningful(f"the control topic of {writer!r} cannot be made"):
+        made[name].result(_TIME_LIMIT)

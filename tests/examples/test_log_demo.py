@@ -3,7 +3,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-DEMO = Path(__file__).parents[2] / "examples" / "demo.py"
+DEMO = Path(__file__).parents[2] / "examples" / "log_demo.py"
 
 
 def test_the_demo_loses_nothing_and_says_so() -> None:

@@ -1,0 +1,37 @@
+"""A shop: orders come in, the large ones are picked out, and revenue by city is kept up to date.
+
+    penstock run examples/shop.py
+
+Orders are JSON in the topic `orders`: {"number": 1, "city": "Nara", "amount": 12, "at": "..."}.
+"""
+
+import os
+
+from pyspark.sql import DataFrame
+
+import penstock as ps
+
+app = ps.App("shop", data=os.environ.get("SHOP_DATA", "penstock-data"))
+
+app.stream(
+    "orders",
+    "number long, city string, amount long, at timestamp",
+    event_time=ps.EventTime("at", wait="2s"),
+    partitions=4,
+)
+
+
+@app.derive("large")
+def large(orders: DataFrame) -> DataFrame:
+    return orders.where("amount >= 100")
+
+
+@app.derive("revenue", key="city")
+def revenue(orders: DataFrame) -> DataFrame:
+    return ps.aggregate(
+        orders, by="city", total=ps.sum("amount"), orders=ps.count(), largest=ps.max("amount")
+    )
+
+
+if __name__ == "__main__":
+    app.run()

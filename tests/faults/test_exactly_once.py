@@ -1,0 +1,110 @@
+"""`kill -9` of an app and of Spark's workers, again and again: everything once, nothing lost.
+
+KILLS says how often; `make soak` tries longer.
+"""
+
+import contextlib
+import os
+import random
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import PenstockError
+from penstock.testing import KafkaProcess, LogServerProcess
+from penstock.testing.spark_cluster import descendants
+from tests.faults.shop import TOPICS, Orders, Shop, await_moment, check_answer, create_orders
+from tests.faults.shop import ends_of
+
+KILLS = int(os.environ.get("KILLS", "5"))
+WITHIN = 300.0  # for what takes seconds on a quiet machine
+ROUND = 60.0
+
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(2 * WITHIN + KILLS * ROUND * 3),
+]
+
+
+def test_on_the_embedded_log(log_server: LogServerProcess, tmp_path: Path) -> None:
+    kill_again_and_again(log_server.address, tmp_path)
+
+
+def test_on_kafka(kafka: KafkaProcess, tmp_path: Path) -> None:
+    kill_again_and_again(f"kafka://{kafka.address}", tmp_path)
+
+
+def kill_again_and_again(log: str, folder: Path) -> None:
+    dice = random.Random()
+    create_orders(log)
+    orders = Orders(log)
+    orders.start()
+    shop = Shop(folder, log)
+    try:
+        for number in range(KILLS):
+            what, happens = moment(shop, dice)
+            shop.process.wait_until(happens, within=WITHIN, what=what)
+            await_moment(dice.uniform(0, 0.5))
+            victim = VICTIMS[number % len(VICTIMS)]
+            print(f"{number}: {victim.__name__} after {what}")  # noqa: T201
+            victim(shop, dice)
+            if victim is not kill_a_worker:
+                shop.restart()
+        orders.stop()
+        shop.await_end(WITHIN)
+        assert shop.stop() == 0, shop.process.output[-3_000:]
+    finally:
+        orders.stop()
+        shop.process.close()
+    check_answer(log, orders.count)
+
+
+def moment(shop: Shop, dice: random.Random) -> tuple[str, Callable[[], bool]]:
+    """Something that a node does in every batch, and whether it was done once more by now."""
+    node = dice.choice(TOPICS)
+    step = dice.choice(("offsets", "state", "published", "commits"))
+
+    def done() -> int:
+        if step == "published":
+            with contextlib.suppress(PenstockError):  # it is not there yet
+                return sum(ends_of(shop.log, node))
+            return 0
+        return sum(1 for _ in (shop.checkpoint(node) / step).rglob("*"))
+
+    before, more = done(), dice.randint(1, 3)
+    return f"{step} of {node}", lambda: done() >= before + more
+
+
+def kill_all(shop: Shop, dice: random.Random) -> None:
+    processes = [*descendants(shop.process.pid), shop.process.pid]
+    for pid in processes:
+        kill(pid)
+
+
+def kill_the_driver(shop: Shop, dice: random.Random) -> None:
+    """Of which the JVM hears soon, and ends itself."""
+    kill(shop.process.pid)
+
+
+def kill_a_worker(shop: Shop, dice: random.Random) -> None:
+    """One of Spark's Python processes: a task's, or one that plans or commits."""
+    workers = [pid for pid in descendants(shop.process.pid) if is_python(pid)]
+    if workers:
+        kill(dice.choice(workers))
+
+
+VICTIMS = (kill_all, kill_a_worker, kill_the_driver, kill_a_worker, kill_a_worker)
+
+
+def is_python(pid: int) -> bool:
+    with contextlib.suppress(OSError):  # ended meanwhile
+        return "python" in Path(f"/proc/{pid}/exe").readlink().name
+    return False
+
+
+def kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,92 @@
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import ForeignCheckpoint, NodeChanged
+from penstock.runtime.folders import NodeFolder, app_folder, apps_in
+
+FACTS = {
+    "buckets": 4,
+    "sources": {"orders": "orders"},
+    "operators": {"0-aggregate": {"by": ["customer"], "state": {"total": "double"}}},
+    "key": ["customer"],
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> NodeFolder:
+    return NodeFolder("shop", "totals", app_folder(tmp_path, "shop") / "totals")
+
+
+def test_what_is_settled_is_found_again(folder: NodeFolder) -> None:
+    assert folder.facts() is None
+    folder.settle(FACTS)
+    assert folder.facts() == {"app": "shop", "node": "totals", **FACTS}
+    folder.settle(FACTS)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"key": ["id"]}, 'key was ["customer"] and is ["id"]'),
+        ({"sources": {"orders": "orders-2"}}, 'sources.orders was "orders" and is "orders-2"'),
+        (
+            {"operators": {"0-aggregate": {"by": ["customer"], "state": {"total": "int64"}}}},
+            'operators.0-aggregate.state.total was "double" and is "int64"',
+        ),
+        ({"operators": {}}, "operators.0-aggregate is gone"),
+        ({"sources": {"orders": "orders", "more": "more"}}, "sources.more is new"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    folder: NodeFolder, changed: dict[str, object], told: str
+) -> None:
+    folder.settle(FACTS)
+    with pytest.raises(NodeChanged) as refused:
+        folder.settle(FACTS | changed)
+    assert told in refused.value.message
+    assert "--rebuild totals" in refused.value.hint
+    assert "--reset totals" in refused.value.hint
+    assert folder.facts() == {"app": "shop", "node": "totals", **FACTS}
+
+
+def test_a_checkpoint_of_somebody_else_is_refused(folder: NodeFolder) -> None:
+    foreign = Path(folder.checkpoint)
+    foreign.mkdir(parents=True)
+    (foreign / "metadata").touch()
+    with pytest.raises(ForeignCheckpoint, match="not of a node of this app"):
+        folder.settle(FACTS)
+    assert folder.facts() is None
+
+
+def test_the_folder_of_another_app_is_refused(folder: NodeFolder) -> None:
+    NodeFolder("stock", "totals", folder.path).settle(FACTS)
+    with pytest.raises(ForeignCheckpoint, match="belongs to node 'totals' of app 'stock'"):
+        folder.settle(FACTS)
+
+
+def test_generations_lie_side_by_side(folder: NodeFolder) -> None:
+    folder.settle(FACTS)
+    assert (folder.generation, folder.versioned("totals")) == (1, "totals")
+    first = folder.home
+    folder.advance()
+    assert (folder.generation, folder.versioned("totals")) == (2, "totals-v2")
+    assert folder.facts() is None
+    folder.settle(FACTS | {"key": []})
+    folder.clear()
+    assert (folder.generation, folder.facts()) == (2, None)
+    assert first.is_dir()
+
+
+def test_rescaling_is_written_down(folder: NodeFolder) -> None:
+    folder.settle(FACTS)
+    folder.rescaled(16)
+    assert folder.facts() == {"app": "shop", "node": "totals", **FACTS, "buckets": 16}
+
+
+def test_apps_of_a_folder(tmp_path: Path, folder: NodeFolder) -> None:
+    assert apps_in(tmp_path) == []
+    folder.settle(FACTS)
+    (tmp_path / "apps" / "a-file").touch()
+    NodeFolder("bank", "x", app_folder(tmp_path, "bank") / "x").settle(FACTS)
+    assert apps_in(tmp_path) == ["bank", "shop"]

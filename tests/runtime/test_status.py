@@ -1,0 +1,65 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock import clock
+from penstock.runtime.status import AppStatus, NodeStatus
+from tests.runtime.statuses import NOW, TEN, a_node, an_app, an_input
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    told = an_app(a_node(an_input(rejected={"late": 2}), error="x", retry_at=NOW), error="y")
+    assert AppStatus.read(tmp_path / "shop") is None
+    told.write(tmp_path / "shop")
+    assert AppStatus.read(tmp_path / "shop") == told
+    assert [each.name for each in (tmp_path / "shop").iterdir()] == ["status.json"]
+
+
+def test_sums_over_inputs() -> None:
+    node = a_node(
+        an_input(end={"0": 510, "1": 500, "2": 3}, rejected={"late": 1, "future": 1}),
+        an_input(rejected={"late": 2}),
+    )
+    assert (node.lag, node.read, node.kept) == (13, 2_000, 2_000)
+    assert node.rejected == {"late": 3, "future": 1}
+
+
+@pytest.mark.parametrize(
+    ("clocks", "least"),
+    [([TEN + 1, TEN], TEN), ([TEN, None], None), ([], None)],
+)
+def test_the_clock_is_the_least(clocks: list[int | None], least: int | None) -> None:
+    untimed = an_input(timed=False, clock=None)
+    assert a_node(*(an_input(clock=each) for each in clocks), untimed).clock == least
+
+
+def test_a_state_begins_when_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = NodeStatus("totals")
+    times = iter([100, 200, 300])
+    monkeypatch.setattr(clock, "now_ms", lambda: next(times))
+    node.turn("running")
+    node.turn("running")
+    assert (node.state, node.since_ms) == ("running", 100)
+    node.turn("waiting")
+    assert (node.state, node.since_ms) == ("waiting", 200)
+
+
+def test_life() -> None:
+    fresh = clock.now_ms()
+    ours = an_app(pid=os.getpid(), written_ms=fresh)
+    assert ours.life() == "running"
+    assert an_app(pid=os.getpid(), written_ms=fresh - 60_000).life() == "silent"
+    assert an_app(pid=os.getpid(), written_ms=fresh, stopped=True).life() == "stopped"
+    starting = an_app(NodeStatus("totals"), pid=os.getpid(), written_ms=fresh - 60_000)
+    assert starting.life() == "running"
+    ended = subprocess.Popen((sys.executable, "-c", ""))
+    ended.wait()
+    assert an_app(pid=ended.pid, written_ms=fresh).life() == "gone"
+
+
+def test_who_fails() -> None:
+    bad = a_node(name="bad", state="failed")
+    assert an_app(a_node(), bad).failing == [bad]
