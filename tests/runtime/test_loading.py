@@ -73,7 +73,8 @@ def test_what_is_no_python() -> None:
 
 def test_modules_beside_it_are_found_here_and_by_workers(write: Write, tmp_path: Path) -> None:
     write("NAME = 'shop'\n", "beside_the_app.py")
-    assert load_app(write("import penstock as ps, beside_the_app as b\napp = ps.App(b.NAME)\n"))
+    file = write("import penstock as ps, beside_the_app as b\napp = ps.App(b.NAME)\n")
+    assert load_app(file).name == "shop"
     assert os.environ["PYTHONPATH"] == f"{tmp_path}{os.pathsep}elsewhere"
     del sys.modules["beside_the_app"]
 

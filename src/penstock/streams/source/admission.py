@@ -16,7 +16,8 @@ Ends = dict[int, int]
 
 
 class Admission:
-    """One for a planner; it remembers how far it came."""
+    """One for a planner. It remembers how far it came, so after a restart batches may end elsewhere
+    while there is more than one has room for."""
 
     def __init__(
         self, topic: SourceTopic, max_rows: int, rate: int | None, now_ms: Callable[[], int]
@@ -27,8 +28,8 @@ class Admission:
         self._now = now_ms
         self._earned = 0.0  # rows that the rate allows by now
         self._counted = now_ms()
-        self._moment = 0  # up to when rows were admitted last, in milliseconds
-        self._step: int | None = None  # and how long after the moment before
+        self._moment = 0  # in milliseconds: what is older was admitted before, or nearly all of it
+        self._step: int | None = None  # how much later the last batch ended
 
     def admit(self, unread: Mapping[int, Bounds]) -> Ends:
         """Where to end in each partition."""
@@ -84,7 +85,7 @@ class Admission:
                 low, step = moment, step * 2
         if high is not None:
             self._step = max(1, high - self._moment)
-            self._moment = high
+            self._moment = low
         return {**blind, **best}
 
     def _until(self, unread: Mapping[int, Bounds], moment: int) -> Ends:
