@@ -14,6 +14,7 @@ setup: .venv/installed ## .venv with the package and everything its development 
 	$(PYTHON) -m venv .venv || { tests/peers/debian.sh python3-venv && $(PYTHON) -m venv .venv; }
 	$(BIN)/python -m pip install -q -c constraints.txt uv
 	$(BIN)/uv pip install -q --python $(BIN)/python -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m penstock.streams.spark.warm_up
 	@touch $@
 
 peers: ## kcat, strace and Apache Kafka's jars, which tests compare the log with
@@ -26,7 +27,8 @@ check: setup ## style, types and the direction of imports
 	$(BIN)/lint-imports
 
 test: setup peers check ## everything, as it runs before a change is accepted
-	$(BIN)/pytest --durations=15
+	$(BIN)/pytest -n 2 --dist loadfile -m 'not spark' --durations=15
+	$(BIN)/pytest -m spark --durations=15
 
 fast: setup ## the tests that need no other program, in under a minute
 	$(BIN)/pytest -n auto -m 'not peer and not spark and not slow' --durations=5
@@ -37,8 +39,9 @@ soak: setup peers ## the slow tests again and again: make soak ROUNDS=20
 demo: setup ## what there is to see; DEMO_ARGS=--headless runs it without a person
 	$(BIN)/python examples/demo.py $(DEMO_ARGS)
 
-bench: setup peers ## the log beside Apache Kafka, into bench/results/log.md
+bench: setup peers ## beside Apache Kafka and native Spark, into bench/results/
 	$(BIN)/penstock bench log
+	$(BIN)/penstock bench spark
 
 pins: setup ## constraints.txt anew, with the newest versions
 	$(BIN)/uv pip compile -q --universal --upgrade --no-annotate --no-header \

@@ -35,6 +35,7 @@ class Query:
         self.topic = topic
         self.folder = folder
         self.now = NOW
+        self._reader = RowReader(self.spec)
         self.restart()
         self.at = self.planner.first()
 
@@ -52,7 +53,7 @@ class Query:
             progress = end.progress[number].copy()
             if until > progress.at:
                 wanted = Range(number, until, progress, end.planned)
-                rows += sum(each.num_rows for each in RowReader(self.spec).read(self.topic, wanted))
+                rows += sum(each.num_rows for each in self._reader.read(self.topic, wanted))
                 ProgressFiles(str(self.folder), "listed").write(number, progress)
         self.at = end
         return rows

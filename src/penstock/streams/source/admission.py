@@ -16,8 +16,10 @@ Ends = dict[int, int]
 
 
 class Admission:
-    """One for a planner. It remembers how far it came, so after a restart batches may end elsewhere
-    while there is more than one has room for."""
+    """One for a planner.
+
+    It remembers how far it came: after a restart, batches of a backlog may end somewhere else.
+    """
 
     def __init__(
         self, topic: SourceTopic, max_rows: int, rate: int | None, now_ms: Callable[[], int]

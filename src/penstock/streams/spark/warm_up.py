@@ -1,0 +1,39 @@
+"""Loads the compiled kernels, and compiles them where that was never done on this machine.
+
+    python -m penstock.streams.spark.warm_up
+
+Compiling takes half a minute, once after an installation; loading takes seconds in each process.
+"""
+
+import tempfile
+
+
+def warm_up() -> None:
+    """Goes the way of a row once, on this process alone: through a source, a kernel and a sink."""
+    import pandas as pd  # noqa: F401  Spark's workers import it for every function over Arrow
+    import pyarrow as pa
+
+    from penstock.events.columns import decode_columns
+    from penstock.events.encoding import encode_columns
+    from penstock.events.formats import format_for
+    from penstock.streams.algebra import aggregates as ps
+    from penstock.streams.algebra.aggregate import AggregateKernel
+    from penstock.streams.source import classes, rows  # noqa: F401
+    from penstock.streams.spark import exchange, source, staging  # noqa: F401
+    from penstock.streams.state import EMPTY, BucketState
+
+    schema = pa.schema({"key": pa.int64(), "number": pa.float64()})
+    row = pa.RecordBatch.from_pylist([{"key": 1, "number": 2.0}], schema=schema)
+    form = format_for("json", schema)
+    values = pa.RecordBatch.from_arrays([form.encode(row)], ["value"])
+    records = decode_columns(b"".join(encode_columns(values))).batch
+    form.decode(records["value"])
+    kernel = AggregateKernel("key", {"total": ps.sum("number"), "n": ps.count()}, schema)
+    with tempfile.TemporaryDirectory() as folder:
+        place = {"operator": "warm", "bucket": 0, "buckets": 1, "version": EMPTY}
+        with BucketState.open(folder, folder, schema=kernel.state, **place) as state:
+            list(kernel.step(state, [kernel.partial(row)], None))
+
+
+if __name__ == "__main__":
+    warm_up()
