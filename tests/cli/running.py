@@ -29,7 +29,7 @@ def environment(**own: str) -> dict[str, str]:
 
 
 def run(
-    *arguments: str, stdin: bytes = b"", cwd: Path | None = None
+    *arguments: str, stdin: bytes = b"", cwd: Path | None = None, within: float = WITHIN
 ) -> subprocess.CompletedProcess[str]:
     """Runs a command to its end; its output goes to pipes."""
     done = subprocess.run(
@@ -38,7 +38,7 @@ def run(
         capture_output=True,
         cwd=cwd,
         env=environment(),
-        timeout=WITHIN,
+        timeout=within,
         check=False,
     )
     texts = done.stdout.decode(), done.stderr.decode()
@@ -72,11 +72,11 @@ class Running:
                 self._text += block.decode(errors="replace")
         return self._text
 
-    def shows(self, what: str) -> str:
+    def shows(self, what: str, within: float = WITHIN) -> str:
         """Waits until it has written that, and returns all it wrote."""
         wait_until(
             lambda: what in self.text or self._process.poll() is not None,
-            within=WITHIN,
+            within=within,
             what=f"{what!r} in {self._text!r}",
         )
         assert what in self.text
@@ -87,22 +87,22 @@ class Running:
         self._process.stdin.write(text.encode())
         self._process.stdin.flush()
 
-    def interrupt(self, number: int = signal.SIGINT) -> int:
+    def interrupt(self, number: int = signal.SIGINT, within: float = WITHIN) -> int:
         """Sends the signal and returns the exit status."""
         self._process.send_signal(number)
-        return self.wait()
+        return self.wait(within)
 
     def stop_reading(self) -> None:
         """Closes the reading end of its output, as `head` does at its own end."""
         os.close(self.reading)
         self.reading = os.open(os.devnull, os.O_RDONLY)
 
-    def wait(self) -> int:
+    def wait(self, within: float = WITHIN) -> int:
         def ended() -> bool:
             _ = self.text  # read all the time, as it could not end while its output is full
             return self._process.poll() is not None
 
-        wait_until(ended, within=WITHIN, what=f"the end of a command that wrote {self._text!r}")
+        wait_until(ended, within=within, what=f"the end of a command that wrote {self._text!r}")
         return self._process.wait()
 
     def __enter__(self) -> Self:

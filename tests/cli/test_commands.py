@@ -54,7 +54,7 @@ def test_help_has_examples_that_parse(
     path: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for file in ("notes.txt", "orders.jsonl"):
+    for file in ("app.py", "notes.txt", "orders.jsonl"):
         (tmp_path / file).touch()
     shown = CliRunner().invoke(cli, [*path, "--help"]).output
     examples = [line for line in shown.split("Example")[1].splitlines() if "penstock " in line]

@@ -13,7 +13,8 @@ from tests.test_pages import steps
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
 
 
-@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(500)
 def test_every_example_does_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")

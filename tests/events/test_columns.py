@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numba
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -394,16 +393,6 @@ def test_batches_broken_at_random_do_no_harm(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("of 1500 accepted\n")
-
-
-def test_kernels_do_without_a_place_to_keep_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    def double(number: int) -> int:
-        return 2 * number
-
-    monkeypatch.setattr(numba.config, "CACHE_LOCATOR_CLASSES", "IPythonCacheLocator")
-    twice: Any = column_kernels._kernel(double)
-    assert twice(4) == 8
-    assert twice.stats.cache_path is None
 
 
 def test_the_buffers_are_arrows_own() -> None:

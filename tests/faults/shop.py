@@ -16,7 +16,7 @@ from penstock.streams.source.topic import open_topic
 from penstock.testing import wait_until
 from penstock.testing.child import Child
 
-APP = '''
+APP = """
 import sys
 
 import penstock as ps
@@ -25,7 +25,7 @@ data, log, master = sys.argv[1:]
 app = ps.App(
     "shop",
     data=data,
-    log=log,
+    log=log or None,
     spark=master,
     buckets=2,
     settings={
@@ -38,7 +38,7 @@ app.stream(
     "orders",
     "id long, customer long, amount long, at timestamp",
     event_time=ps.EventTime("at", wait="1 minute"),
-    max_rows=400,
+    max_rows=2_000,
 )
 
 @app.derive("kept", partitions=2)
@@ -56,24 +56,30 @@ def regions(totals):
 
 if __name__ == "__main__":
     sys.exit(app.run())
-'''
+"""
 TOPICS = ("kept", "totals", "regions")  # each is read by the node of the next
 PARTITIONS = 2
 CUSTOMERS = 40
-_AT_ONCE = 25
+_AT_ONCE = 10
 _BEGIN = 1_790_000_000_000
 
 Row = dict[str, Any]
 
 
 class Shop:
-    """The app's process, which can be started again; `log` and `master` are addresses."""
+    """The app's process, which can be started again; `log` and `master` are addresses.
 
-    def __init__(self, folder: Path, log: str, master: str = "local[2]") -> None:
+    Its data folder is `data` in `folder`; with `joined` that is the log's too, which is then found
+    there, and read from its files.
+    """
+
+    def __init__(
+        self, folder: Path, log: str, master: str = "local[2]", *, joined: bool = False
+    ) -> None:
         self._file = folder / "shop.py"
         self._file.write_text(APP)
         self._data = folder / "data"
-        self._arguments = (str(self._data), log, master)
+        self._arguments = (str(self._data), "" if joined else log, master)
         self.log = log
         self.process = self._started()
 
@@ -107,7 +113,7 @@ class Shop:
 class Orders(threading.Thread):
     """Appends orders, in order of their time in each partition, until it is stopped."""
 
-    def __init__(self, log: str, seed: int = 0, pause: float = 0.05) -> None:
+    def __init__(self, log: str, seed: int = 0, pause: float = 0.1) -> None:
         super().__init__(daemon=True)
         self._log = log
         self._dice = random.Random(seed)

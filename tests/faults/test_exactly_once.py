@@ -15,8 +15,15 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.testing import KafkaProcess, LogServerProcess
 from penstock.testing.spark_cluster import descendants
-from tests.faults.shop import TOPICS, Orders, Shop, await_moment, check_answer, create_orders
-from tests.faults.shop import ends_of
+from tests.faults.shop import (
+    TOPICS,
+    Orders,
+    Shop,
+    await_moment,
+    check_answer,
+    create_orders,
+    ends_of,
+)
 
 KILLS = int(os.environ.get("KILLS", "5"))
 WITHIN = 300.0  # for what takes seconds on a quiet machine
@@ -30,19 +37,19 @@ pytestmark = [
 
 
 def test_on_the_embedded_log(log_server: LogServerProcess, tmp_path: Path) -> None:
-    kill_again_and_again(log_server.address, tmp_path)
+    kill_again_and_again(log_server.address, tmp_path, joined=True)
 
 
 def test_on_kafka(kafka: KafkaProcess, tmp_path: Path) -> None:
     kill_again_and_again(f"kafka://{kafka.address}", tmp_path)
 
 
-def kill_again_and_again(log: str, folder: Path) -> None:
+def kill_again_and_again(log: str, folder: Path, *, joined: bool = False) -> None:
     dice = random.Random()
     create_orders(log)
     orders = Orders(log)
     orders.start()
-    shop = Shop(folder, log)
+    shop = Shop(folder, log, joined=joined)
     try:
         for number in range(KILLS):
             what, happens = moment(shop, dice)

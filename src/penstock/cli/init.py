@@ -37,7 +37,7 @@ if __name__ == "__main__":
 
 TEST = """\
 from app import app
-from penstock.testing.run import Run
+from penstock.testing import Run
 
 ORDERS = [
     {"id": 1, "customer": 7, "amount": 2.5, "paid": True, "at": "2026-01-31T10:00:00Z"},

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.chosen import find_node, node_options
-from penstock.cli.display import left, right, show, table
+from penstock.cli.display import left, show, table
 from penstock.clock import now_ms
 from penstock.errors import PenstockError
 from penstock.runtime.rejects import first_rejected
@@ -59,11 +59,11 @@ def _rejected(node: NodeStatus) -> Iterator[Table]:
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
-    shown = table(left("rejected"), left("place"), left("detail"), right("value"))
-    shown.columns[3].justify = "left"
+    shown = table(left("rejected"), left("place"), left("detail"), left("value"))
     for row in rows:
         place = f"{row['topic']}/{row['partition']}, offset {row['offset']}"
-        detail = row["detail"] or (f"{row['event_time']:%Y-%m-%dT%H:%M:%SZ}")
+        facts = [row["detail"], row["event_time"] and f"{row['event_time']:%Y-%m-%dT%H:%M:%SZ}"]
+        detail = ": ".join(fact for fact in facts if fact)
         shown.add_row(row["reason"], Text(place), Text(detail), Text(_value(row["value"])))
     return shown
 

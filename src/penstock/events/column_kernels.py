@@ -5,24 +5,12 @@ an end, reads a byte only where `position < end`, and on anything that does not 
 `end + 1`, from where nothing is read any more and where no sound record ends; one comparison at
 the end of a record then tells. Positions and sizes are kept as they were proven, and the copying
 uses nothing else, so that even a mapped file that changes meanwhile is not read out of bounds.
-
-The first call on a machine compiles, which takes seconds; what comes of it is kept on disk, from
-where later processes load it. No kernel holds the interpreter's lock.
 """
 
-from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, cast
-
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
 from penstock.events.batch import APPEND_TIME, CODEC_MASK, CONTROL, HEADER_BYTES, LENGTH_OVERHEAD
-
-Number = int | np.int64
-Bytes = NDArray[np.uint8]
-Numbers = NDArray[np.int64]
-Positions = NDArray[np.int32]  # the offsets of Arrow's binary and list arrays
+from penstock.events.compiled import Bytes, Number, Numbers, Positions, inlined, kernel
 
 # What there is to know of a batch, a row of the frames: where it stands in the data, where its
 # records begin and end in the source they are read from, and what its header says.
@@ -53,28 +41,10 @@ _BEYOND, _FIELDS, _OFFSET, _TIME, _LEFTOVER = range(5)
 _LAST = np.int64(2**63 - 1)
 _FIRST = np.int64(-(2**63))
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def _kernel(function: Callable[P, R]) -> Callable[P, R]:
-    # No kernel makes an array, and counting references to those it is given would double its time.
-    options: dict[str, Any] = {"nogil": True, "_nrt": False}
-    try:
-        compiled = njit(cache=True, **options)(function)
-    except RuntimeError:  # a read-only install and no home: compiled anew in each process
-        compiled = njit(**options)(function)
-    return cast(Callable[P, R], compiled)
-
-
-def _inlined(function: Callable[P, R]) -> Callable[P, R]:
-    return cast(Callable[P, R], njit(inline="always")(function))
-
-
 # Indexes are made unsigned, as otherwise each would be asked whether it counts from the end.
 
 
-@_inlined
+@inlined
 def _number(source: Bytes, position: Number, end: Number) -> tuple[Number, Number]:
     """A zigzag-coded number of at most 64 bits, and the position after it."""
     raw = np.uint64(0)
@@ -91,7 +61,7 @@ def _number(source: Bytes, position: Number, end: Number) -> tuple[Number, Numbe
     return np.int64(0), end + 1
 
 
-@_inlined
+@inlined
 def _field(source: Bytes, position: Number, end: Number) -> tuple[Number, Number]:
     """The size of a field, -1 for none, and the position of its first byte."""
     size, position = _number(source, position, end)
@@ -100,7 +70,7 @@ def _field(source: Bytes, position: Number, end: Number) -> tuple[Number, Number
     return size, position
 
 
-@_inlined
+@inlined
 def _fail(fault: Numbers, frame: int, record: int, what: int) -> int:
     fault[0] = frame
     fault[1] = record
@@ -108,7 +78,7 @@ def _fail(fault: Numbers, frame: int, record: int, what: int) -> int:
     return -1
 
 
-@_inlined
+@inlined
 def _unsigned(source: Bytes, at: Number, size: int) -> np.uint64:
     number = np.uint64(0)
     for byte in range(size):
@@ -116,7 +86,7 @@ def _unsigned(source: Bytes, at: Number, size: int) -> np.uint64:
     return number
 
 
-@_kernel
+@kernel
 def frame_batches(
     source: Bytes,
     at: Number,
@@ -178,7 +148,7 @@ def frame_batches(
     return found
 
 
-@_kernel
+@kernel
 def index_records(
     source: Bytes,
     frames: Numbers,
@@ -255,7 +225,7 @@ def index_records(
     return row
 
 
-@_kernel
+@kernel
 def index_headers(
     source: Bytes, records: Numbers, lists: Positions, spans: Numbers, row: int, stop: int
 ) -> None:
@@ -277,7 +247,7 @@ def index_headers(
             spans[CONTENT_SIZE, at] = content_size
 
 
-@_kernel
+@kernel
 def place_fields(sizes: Numbers, places: Positions) -> int:
     """Where fields of these sizes begin when laid side by side, and the last ends.
 
@@ -295,7 +265,7 @@ def place_fields(sizes: Numbers, places: Positions) -> int:
     return present
 
 
-@_kernel
+@kernel
 def copy_fields(
     source: Bytes, starts: Numbers, places: Positions, out: Bytes, row: int, stop: int
 ) -> None:

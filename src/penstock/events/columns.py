@@ -33,7 +33,7 @@ from penstock.events.batch import (
     check_stored,
     read_header,
 )
-from penstock.events.column_kernels import Bytes, Numbers
+from penstock.events.compiled import Bytes, Numbers
 from penstock.events.compression import decompress
 
 # Names of headers that are not UTF-8 are mended with U+FFFD; a record without headers has an empty

@@ -1,8 +1,9 @@
 """How kernels are compiled, and the arrays they work on.
 
 The first call of a machine compiles, which takes seconds; the result is kept on disk and loaded by
-later processes. No kernel holds the interpreter's lock. The arrays that they only read are frozen,
-as Arrow's own buffers are, so that each is compiled for one signature.
+later processes. No kernel holds the interpreter's lock. Every array that they are given is flat and
+contiguous, and those that they only read are frozen, as Arrow's own buffers are, so that each is
+compiled for one signature and never again in the middle of a run.
 """
 
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from numpy.typing import NDArray
 Number = int | np.int64
 Bytes = NDArray[np.uint8]
 Numbers = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
+Mask = NDArray[np.bool_]
 Positions = NDArray[np.int32]  # the offsets of Arrow's binary and list arrays
 
 P = ParamSpec("P")

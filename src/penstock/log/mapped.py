@@ -29,7 +29,7 @@ from penstock.events.batch import HEADER_BYTES, read_header
 from penstock.log.contract import Bounds
 from penstock.log.mapped_times import MappedTimes
 from penstock.log.policy import check_topic_name
-from penstock.log.storage.append_times import in_force, read_append_times
+from penstock.log.storage.append_times import read_in_force
 from penstock.log.storage.index import load_index
 from penstock.log.storage.published import read_durable_offset, read_start_offset
 
@@ -134,9 +134,9 @@ class MappedTopic:
 
     def append_times(self, partition: int, start: int, end: int) -> list[tuple[int, int]]:
         """As Log.append_times."""
-        pairs = read_append_times(self.folder(partition))
+        found = read_in_force(self.folder(partition), start, end)
         self._look()
-        return in_force(pairs, start, end)
+        return found
 
     def columns(
         self,

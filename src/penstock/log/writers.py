@@ -12,7 +12,6 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from penstock.errors import InvalidInput, PenstockError, VersionConflict, WriterFenced
-from penstock.log.storage.append_times import in_force
 from penstock.log.storage.claims import FIRST_WRITER, Claim
 from penstock.log.storage.files import storage_error, write_atomically
 from penstock.log.storage.partition import Partition
@@ -144,7 +143,7 @@ class Writers(Exact):
     ) -> list[tuple[int, int]]:
         if start > end:
             raise InvalidInput(f"offset {start} is behind {end}", hint="give the lower one first")
-        return in_force(self._partition(topic, partition).append_times.pairs(), start, end)
+        return self._partition(topic, partition).append_times.in_force(start, end)
 
 
 def durable(partition: Partition, offset: int) -> Future[None]:

@@ -57,7 +57,8 @@ class NodeFolder:
 
     @property
     def checkpoint(self) -> str:
-        return str(self.home / "checkpoint")
+        """Absolute: what a host keeps warm is found by it, whichever folder a process is in."""
+        return str((self.home / "checkpoint").absolute())
 
     @property
     def state(self) -> str:

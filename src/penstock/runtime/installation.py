@@ -17,6 +17,7 @@ from penstock.runtime.folders import NodeFolder, app_folder
 from penstock.runtime.graph import downstream, unknown
 from penstock.runtime.nodes import Builder, Built, ensure_topics, start, writer_name
 from penstock.streams.spark.kafka_publishing import control_topic
+from penstock.streams.spark.place import forget_warm
 from penstock.streams.spark.session import open_session
 from penstock.streams.spark.source import Penstock
 
@@ -53,8 +54,7 @@ def installed(
     """Checks the app, then opens its log and its session, and builds its nodes in their order."""
     order = app.ordered_nodes()
     folders = folders_of(app)
-    _check_renewal(app, "--rebuild", rebuild)
-    _check_renewal(app, "--reset", reset)
+    check_renewal(app, rebuild, reset)
     address = app.log or find_or_start(app.data)
     # Before Spark, which takes long to start: a log that is out of reach is told at once, and a
     # server that was started for this does not end because nobody came.
@@ -101,6 +101,12 @@ def _buckets(session: SparkSession) -> int:
     return int(session.conf.get("spark.sql.shuffle.partitions") or os.cpu_count() or 1)
 
 
+def check_renewal(app: App, rebuild: Sequence[str], reset: Sequence[str]) -> None:
+    """Nodes that are not there are refused, and so are those that others go on reading."""
+    _check_renewal(app, "--rebuild", rebuild)
+    _check_renewal(app, "--reset", reset)
+
+
 def _check_renewal(app: App, option: str, names: Sequence[str]) -> None:
     for name in names:
         if name not in app.nodes:
@@ -123,4 +129,5 @@ def _forget(app: App, folder: NodeFolder, log: Log) -> None:
         for topic in (folder.versioned(node.topic), control_topic(writer_name(app.name, folder))):
             if topic in present:
                 log.delete(topic)
+    forget_warm(folder.checkpoint)
     folder.clear()

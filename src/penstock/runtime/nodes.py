@@ -80,7 +80,8 @@ class Builder:
         folder = self._folders[node.name]
         known = folder.facts()
         buckets = known["buckets"] if known else self._buckets
-        place = QueryPlace(folder.checkpoint, buckets, self._one_host, self._crash_points)
+        crash_points = self._crash_points and f"{self._crash_points}/{node.name}"
+        place = QueryPlace(folder.checkpoint, buckets, self._one_host, crash_points)
         built = Built(node, None, place, folder)  # type: ignore[arg-type]
         with building(place):
             inputs = [self._input(name, built) for name in node.inputs]

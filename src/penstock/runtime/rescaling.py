@@ -4,6 +4,7 @@ from pathlib import Path
 
 from penstock.errors import AppError, InvalidInput, StateMissing
 from penstock.runtime.folders import NodeFolder
+from penstock.streams.spark.place import forget_warm
 from penstock.streams.state import EMPTY, forget, rescale
 
 
@@ -45,6 +46,7 @@ def rescale_node(folder: NodeFolder, buckets: int) -> tuple[int, int]:
     folder.rescaled(buckets)
     for operator in facts["operators"]:
         forget(folder.state, operator, before)
+    forget_warm(folder.checkpoint)
     return before, rows
 
 

@@ -13,7 +13,7 @@ from penstock import clock
 from penstock.errors import AppError
 from penstock.runtime.app import App
 from penstock.runtime.folders import app_folder
-from penstock.runtime.installation import Installation, installed
+from penstock.runtime.installation import Installation, check_renewal, installed
 from penstock.runtime.status import AppStatus, NodeStatus
 from penstock.runtime.watch import Watch, cause_of
 
@@ -33,6 +33,7 @@ def run(
     """`watcher` is called with what there is to tell, several times a second."""
     folder = app_folder(app.data, app.name)
     nodes = [NodeStatus(node.name) for node in app.ordered_nodes()]
+    check_renewal(app, rebuild, reset)  # a slip costs nothing, not even what was told last
     with running_alone(folder, app.name):
         now = clock.now_ms()
         status = AppStatus(app.name, os.getpid(), now, now, nodes)

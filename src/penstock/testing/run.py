@@ -44,6 +44,7 @@ from penstock.streams.source.rows import RowReader
 from penstock.streams.source.spec import SourceSpec
 from penstock.streams.source.topic import open_topic
 from penstock.streams.spark.crash import POINTS
+from penstock.streams.spark.place import forget_warm
 from penstock.streams.spark.session import open_session
 
 Row = Mapping[str, Any]
@@ -158,13 +159,20 @@ class Run:
                     said = punctuation(_PRODUCER, micros, partition=number)
                     self.log.append(topic.topic, [said])
 
-    def crash(self, point: str) -> None:
-        """Kills the process that next comes by: "before-commit", "after-commit" (published, and
-        not noted by Spark yet) or "in-worker". The next drain starts the node again and goes on.
+    def crash(self, point: str, node: str | None = None) -> None:
+        """Kills the process of a derivation that next comes by "before-commit", "after-commit"
+        (published, and not noted by Spark yet) or "in-worker"; of the first one unless named.
+
+        The next drain starts the node again and goes on.
         """
         if point not in POINTS:
             raise InvalidInput(f"there is no point {point!r}", hint=f"one of: {', '.join(POINTS)}")
-        (self._points / point).touch()
+        known = [each.name for each in self.app.ordered_nodes() if isinstance(each, Derivation)]
+        if node is not None and node not in known:
+            raise UnknownName(f"there is no node {node!r}", hint=f"there are: {', '.join(known)}")
+        orders = self._points / (node or known[0])
+        orders.mkdir(exist_ok=True)
+        (orders / point).touch()
         self._ordered += 1
 
     # On
@@ -189,15 +197,16 @@ class Run:
 
     def _count_crashes(self) -> int:
         """How many of those that were ordered have come about since the last look."""
-        left = sum(1 for _ in self._points.iterdir())
+        left = sum(1 for _ in self._points.glob("*/*"))
         came = self._ordered - left
         self._ordered = left
         self.crashes += came
         return came
 
     def _stop(self) -> None:
-        for watch in self._watches:
+        for watch, built in zip(self._watches, self._nodes(), strict=True):
             watch.stop(patience=0.0)
+            forget_warm(built.folder.checkpoint)
 
     def _installed(self) -> Installation:
         if self._installation is None:

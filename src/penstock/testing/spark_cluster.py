@@ -62,13 +62,12 @@ class SparkCluster:
             undo.pop_all()
 
     def _start_worker(self, folder: Path, cores: int, memory: str) -> Child:
-        local = folder / "local"
+        local, warm = folder / "local", folder / "warm"
         local.mkdir(parents=True)
         size = ("--cores", str(cores), "--memory", memory)
         work = ("--work-dir", str(folder / "work"))
-        return self._start(
-            "worker.Worker", *size, *work, self.master, environment={"SPARK_LOCAL_DIRS": str(local)}
-        )
+        own = {"SPARK_LOCAL_DIRS": str(local), "PENSTOCK_WARM": str(warm)}  # as on its own machine
+        return self._start("worker.Worker", *size, *work, self.master, environment=own)
 
     def _start(
         self, program: str, *arguments: str, environment: Mapping[str, str] | None = None
@@ -87,12 +86,12 @@ class SparkCluster:
 
     def kill_worker(self, number: int) -> None:
         """Ends a worker, its executors and their Python processes as `kill -9` does."""
-        _kill_withdescendants(self._workers[number])
+        _kill_with_descendants(self._workers[number])
 
     def stop(self) -> None:
         """Ends every process of it; the workers' folders stay."""
         for worker in self._workers:
-            _kill_withdescendants(worker)
+            _kill_with_descendants(worker)
             worker.close()
         self._workers = []
         self._master.close()
@@ -117,14 +116,14 @@ def _spark_home() -> Path:
     return Path(spec.origin).parent
 
 
-def _kill_withdescendants(child: Child) -> None:
+def _kill_with_descendants(child: Child) -> None:
     if not child.running:
         return
     # Read before the worker ends: its executors have another parent from then on. It ends before
     # they do, or it would start others.
-    descendants = descendants(child.pid)
+    heirs = descendants(child.pid)
     child.kill()
-    for pid in descendants:
+    for pid in heirs:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 

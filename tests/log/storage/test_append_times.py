@@ -8,6 +8,7 @@ from penstock.log.storage.append_times import (
     AppendTimes,
     in_force,
     read_append_times,
+    read_in_force,
 )
 from penstock.log.storage.partition import Partition
 
@@ -94,3 +95,19 @@ def test_retention_drops_what_is_before_the_start(
 def test_in_force(start: int, end: int, found: list[tuple[int, int]]) -> None:
     assert in_force([(2, 1), (10, 2), (20, 3)], start, end) == found
     assert in_force([], start, end) == []
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 3_000])
+@pytest.mark.parametrize("torn", [b"", b"torn", bytes(64)])
+def test_few_notes_are_read_where_few_hold(tmp_path: Path, count: int, torn: bytes) -> None:
+    assert read_in_force(tmp_path, 0, 10) == []
+    times = AppendTimes(tmp_path, 0)
+    for number in range(count):
+        times.note(5 + number * 10, number * 1_000)
+    with (tmp_path / APPENDED_FILE).open("ab") as file:
+        file.write(torn if count > 1 else b"")
+    last = 5 + 10 * count
+    for start, end in [(0, 1), (0, last), (14, 16), (15, 15), (20, 10), (last - 12, last + 99)]:
+        expected = in_force(read_append_times(tmp_path), start, end)
+        assert read_in_force(tmp_path, start, end) == expected
+        assert times.in_force(start, end) == expected

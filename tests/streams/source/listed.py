@@ -45,6 +45,9 @@ class ListedTopic:
         late = (at for at, record in records if record and (record.timestamp or 0) >= timestamp)
         return next(late, len(self.records[partition]))
 
+    def close(self) -> None:
+        pass
+
     def append_times(self, partition: int, start: int, end: int) -> AppendTimes | None:
         return self.appended
 

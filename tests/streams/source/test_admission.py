@@ -39,7 +39,7 @@ class Backlog:
         return admitted
 
     def rest(self, limit: int = 10_000) -> list[dict[int, list[int]]]:
-        batches = []
+        batches: list[dict[int, list[int]]] = []
         for _ in range(limit):
             admitted = self.next()
             if not any(admitted.values()):
@@ -109,10 +109,10 @@ def test_many_rows_of_one_moment() -> None:
 
 def test_a_record_from_the_future_does_not_keep_its_partition_waiting() -> None:
     wrong = NOW + 10**12
-    backlog = Backlog([wrong, *range(1, 100)], range(100), max_rows=20)
+    backlog = Backlog([wrong, *range(1, 200)], range(100), max_rows=20)
     for _ in range(4):
         admitted = sizes(backlog.next())
-        assert admitted[0] >= 5
+        assert min(admitted) >= 5
         assert sum(admitted) == 20
 
 

@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from contextlib import closing
 from uuid import uuid4
 
 import pytest
@@ -8,6 +9,8 @@ from penstock import Log
 from penstock.streams.source.topic import SourceTopic, open_topic
 from penstock.testing import KafkaProcess, LogServerProcess, wait_until
 from tests.streams.source.topic_contract import SourceTopicContract, WithAppendTimes, table
+
+pytestmark = pytest.mark.slow
 
 
 class TestOverOurWire(SourceTopicContract, WithAppendTimes):
@@ -67,8 +70,9 @@ def transactions(kafka: KafkaProcess) -> Transactions:
 
 
 @pytest.fixture
-def topic(kafka: KafkaProcess, transactions: Transactions) -> SourceTopic:
-    return open_topic(f"kafka://{kafka.address}", transactions.topic)
+def topic(kafka: KafkaProcess, transactions: Transactions) -> Iterator[SourceTopic]:
+    with closing(open_topic(f"kafka://{kafka.address}", transactions.topic)) as topic:
+        yield topic
 
 
 def values(topic: SourceTopic, start: int, end: int) -> list[bytes]:
@@ -81,23 +85,23 @@ def test_an_open_transaction_is_not_there_yet(
 ) -> None:
     transactions.send(b"a", b"b")
     transactions.producer.commit_transaction(30)
-    wait_until(lambda: topic.bounds(1).end == 3, "the commit", 30)
+    wait_until(lambda: topic.bounds(1).end == 3, within=30, what="the commit")
     transactions.send(b"c")
     assert topic.bounds(1) == (0, 3)
     assert values(topic, 0, 3) == [b"a", b"b"]
     transactions.producer.commit_transaction(30)
-    wait_until(lambda: topic.bounds(1).end == 5, "the commit", 30)
+    wait_until(lambda: topic.bounds(1).end == 5, within=30, what="the commit")
     assert values(topic, 3, 5) == [b"c"]
 
 
 def test_an_aborted_transaction_never_is(transactions: Transactions, topic: SourceTopic) -> None:
     transactions.send(b"a", b"b")
     transactions.producer.abort_transaction(30)
-    wait_until(lambda: topic.bounds(1).end == 3, "the abort", 30)
+    wait_until(lambda: topic.bounds(1).end == 3, within=30, what="the abort")
     assert values(topic, 0, 3) == []  # a range of nothing but what was taken back
     transactions.send(b"c", b"d")
     transactions.producer.commit_transaction(30)
-    wait_until(lambda: topic.bounds(1).end == 6, "the commit", 30)
+    wait_until(lambda: topic.bounds(1).end == 6, within=30, what="the commit")
     # Any cut gives the same, be it within what was taken back or before a control record.
     for cut in range(7):
         assert values(topic, 0, cut) + values(topic, cut, 6) == [b"c", b"d"]

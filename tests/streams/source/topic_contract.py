@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from contextlib import closing
 from uuid import uuid4
 
 import pyarrow as pa
@@ -38,16 +39,17 @@ class SourceTopicContract:
     """A subclass gives `log`, through which records are appended, and the `address` to read at."""
 
     @pytest.fixture
-    def name(self, log: Log) -> Iterator[str]:
+    def name(self, log: Log) -> str:
         name = f"source-{uuid4().hex[:12]}"
         log.create(name, partitions=2)
         for first in range(0, COUNT, 6):
             log.append(name, [record(number) for number in range(first, first + 6)])
-        yield name
+        return name
 
     @pytest.fixture
-    def topic(self, address: str, name: str) -> SourceTopic:
-        return open_topic(address, name)
+    def topic(self, address: str, name: str) -> Iterator[SourceTopic]:
+        with closing(open_topic(address, name)) as topic:
+            yield topic
 
     def test_what_there_is(self, log: Log, topic: SourceTopic, name: str) -> None:
         assert (topic.name, topic.id) == (name, log.describe(name).id)
@@ -93,12 +95,12 @@ class SourceTopicContract:
 
     def test_new_partitions(self, log: Log, topic: SourceTopic) -> None:
         log.alter(topic.name, partitions=3)
-        wait_until(lambda: topic.partitions() == 3, "the new partition", 20)
-        wait_until(lambda: topic.bounds(2) == (0, 0), "its bounds", 20)
+        wait_until(lambda: topic.partitions() == 3, within=20, what="the new partition")
+        wait_until(lambda: topic.bounds(2) == (0, 0), within=20, what="its bounds")
 
     def test_records_that_are_gone(self, log: Log, topic: SourceTopic) -> None:
         log.trim(topic.name, 1, 10)
-        wait_until(lambda: topic.bounds(1) == (10, COUNT), "the new start", 20)
+        wait_until(lambda: topic.bounds(1) == (10, COUNT), within=20, what="the new start")
         with pytest.raises(DataLost, match=f"records 4 to 9 of {topic.name}/1 are gone"):
             table(topic, 4, 20)
         assert table(topic, 10, 20).num_rows == 10

@@ -9,15 +9,18 @@ what was appended then counts as appended when the note before says.
 import contextlib
 import os
 from bisect import bisect_right
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from struct import Struct
+from typing import Any
 
 from penstock.log.storage.files import write_atomically
 
 APPENDED_FILE = "appended"
 INTERVAL_MS = 1_000
 _PAIR = Struct("<qq")
+_AT_ONCE = 1024  # notes
 
 Pairs = list[tuple[int, int]]
 
@@ -41,6 +44,48 @@ def in_force(pairs: Pairs, start: int, end: int) -> Pairs:
         return []
     first = max(bisect_right(pairs, (start, 2**63)) - 1, 0)
     return [pair for pair in pairs[first:] if pair[0] < end]
+
+
+def read_in_force(folder: Path, start: int, end: int) -> Pairs:
+    """As `in_force` of all notes, of which no more are read than it takes to find them."""
+    try:
+        handle = os.open(folder / APPENDED_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return []
+    try:
+        notes = _Notes(handle)
+        first = max(bisect_right(notes, (start, 2**63)) - 1, 0)
+        found: Pairs = []
+        while start < end and first + len(found) < len(notes):
+            more = notes.some(first + len(found))
+            found += [pair for pair in more if pair[0] < end]
+            if not more or more[-1][0] >= end:
+                break
+        return found
+    finally:
+        os.close(handle)
+
+
+class _Notes(Sequence[tuple[int, int]]):
+    """The notes in an open file, up to where they no longer rise."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        self._count = os.fstat(handle).st_size // _PAIR.size
+        while self._count > 1 and self[self._count - 1][0] <= self[self._count - 2][0]:
+            self._count -= 1
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, place: Any) -> Any:
+        content = os.pread(self._handle, _PAIR.size, place * _PAIR.size)
+        return _PAIR.unpack(content.ljust(_PAIR.size, b"\0"))  # a restart may have cut it off
+
+    def some(self, first: int) -> Pairs:
+        count = min(_AT_ONCE, self._count - first)
+        content = os.pread(self._handle, count * _PAIR.size, first * _PAIR.size)
+        return list(_PAIR.iter_unpack(content))
 
 
 class AppendTimes:
@@ -78,6 +123,11 @@ class AppendTimes:
 
     def pairs(self) -> Pairs:
         return list(self._memory) if self._path is None else read_append_times(self._path.parent)
+
+    def in_force(self, start: int, end: int) -> Pairs:
+        if self._path is None:
+            return in_force(self._memory, start, end)
+        return read_in_force(self._path.parent, start, end)
 
     def forget_before(self, offset: int) -> None:
         """Drops what no record needs any more, once that is half of it."""

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import InvalidInput, KernelError
+from penstock.events.compiled import Numbers
 from penstock.streams.algebra.aggregates import (
     Aggregate,
     First,
@@ -36,7 +37,6 @@ from penstock.streams.algebra.grouping import Groups, group_rows
 from penstock.streams.algebra.kernel import one_batch, schema_from_spec, schema_to_spec
 from penstock.streams.algebra.picks import Picks, beside, chosen_rows
 from penstock.streams.state import BucketState, StateSchema, fixed_width
-from penstock.streams.state.compiled import Numbers
 
 _ROWS = "(rows)"  # of a key, where rows can be taken back
 _EARLIEST = -(2**63)

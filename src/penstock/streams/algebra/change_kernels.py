@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from penstock.streams.state.compiled import Bytes, Mask, Numbers, kernel
+from penstock.events.compiled import Bytes, Mask, Numbers, kernel
 from penstock.streams.state.key_kernels import load_word
 
 

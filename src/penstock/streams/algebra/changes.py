@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from penstock.events.compiled import Mask, frozen
 from penstock.streams.algebra.change_kernels import differing_cells
 from penstock.streams.state import cells, fixed_width
-from penstock.streams.state.compiled import Mask, frozen
 
 WEIGHT = "_weight"
 TIME = "_time"

@@ -6,7 +6,7 @@ The group of row i is groups[i]; results are changed in place, one for each grou
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.streams.state.compiled import Mask, Number, Numbers, inlined, kernel
+from penstock.events.compiled import Mask, Number, Numbers, inlined, kernel
 
 Doubles = NDArray[np.float64]
 

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.events.compiled import Mask, Number, Numbers, frozen
 from penstock.streams.algebra import fold_kernels
 from penstock.streams.algebra.fold_kernels import FITS
 from penstock.streams.algebra.grouping import Groups
 from penstock.streams.algebra.order import extreme_rows
 from penstock.streams.state import fixed_width
-from penstock.streams.state.compiled import Mask, Number, Numbers, frozen
 
 Parts = list[pa.Array]
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from penstock.events.compiled import Numbers, frozen
 from penstock.streams.algebra.grouping_kernels import group_keys, sort_by_group
 from penstock.streams.state.cells import Cells
-from penstock.streams.state.compiled import Numbers, frozen
 from penstock.streams.state.keys import NO_TAILS, hashes_of, key_layout
 
 _PIECE_GROUPS = 1 << 15

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from penstock.streams.state.compiled import Hashes, Number, Numbers, inlined, kernel
+from penstock.events.compiled import Hashes, Number, Numbers, inlined, kernel
 from penstock.streams.state.key_kernels import Keys
 
 _32 = np.uint64(32)

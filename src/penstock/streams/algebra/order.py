@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.events.compiled import Mask, Numbers, frozen
 from penstock.streams.algebra.fold_kernels import pick_rows
 from penstock.streams.state import cells, fixed_width
-from penstock.streams.state.compiled import Mask, Numbers, frozen
 
 _SIGN = np.int64(-(2**63))
 

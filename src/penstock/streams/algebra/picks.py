@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.events.compiled import Numbers
 from penstock.streams.algebra.folds import Parts, take_behind
 from penstock.streams.algebra.grouping import Groups
 from penstock.streams.algebra.order import Picking
 from penstock.streams.state import cells, fixed_width
-from penstock.streams.state.compiled import Numbers
 
 _WORD = 8  # bytes
 

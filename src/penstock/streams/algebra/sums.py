@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.events.compiled import Number, Numbers, frozen
 from penstock.streams.algebra import fold_kernels
 from penstock.streams.algebra.fold_kernels import FITS, Doubles
 from penstock.streams.algebra.folds import (
@@ -20,7 +21,6 @@ from penstock.streams.algebra.folds import (
 )
 from penstock.streams.algebra.grouping import Groups
 from penstock.streams.state import fixed_width
-from penstock.streams.state.compiled import Number, Numbers, frozen
 
 _WIDE = 38  # digits of a decimal of 128 bits
 _COUNT = ("count", pa.int64())

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import InvalidInput
+from penstock.events.compiled import Numbers
 from penstock.streams.algebra.aggregates import column_type
 from penstock.streams.algebra.changes import (
     DELETED,
@@ -30,7 +31,6 @@ from penstock.streams.algebra.grouping import Groups, group_rows, spans
 from penstock.streams.algebra.kernel import one_batch, schema_from_spec, schema_to_spec
 from penstock.streams.algebra.order import last_rows, order_words
 from penstock.streams.state import BucketState, StateSchema, fixed_width
-from penstock.streams.state.compiled import Numbers
 
 
 class UpsertKernel:

@@ -66,8 +66,13 @@ class Admission:
             for number, end in self._until(busy, now).items()
             if end > busy[number].start
         }
-        blind = {number: each for number, each in unread.items() if number not in timed}
-        most -= sum(each.end - each.start for each in blind.values()) * most // _rows(unread)
+        waiting = _rows(unread)
+        blind = {
+            number: Bounds(begin, begin + -(-(end - begin) * most // waiting))
+            for number, (begin, end) in unread.items()
+            if number not in timed
+        }
+        most -= _rows(blind)
         low, high, best = self._moment, None, timed
         step = self._step or now
         while high is None or high - low > 1:

@@ -36,8 +36,8 @@ def key_rows(keys: pa.BinaryArray, schema: pa.Schema, key: Sequence[str]) -> Dec
     present = keys.is_valid().to_numpy(zero_copy_only=False)
     refused = [Refused(int(place), _NO_KEY) for place in np.flatnonzero(~present)]
     if len(key) == 1 and _is_plain(fields.field(0).type):
-        found = format_for("bytes" if pa.types.is_binary(fields.field(0).type) else "text", fields)
-        decoded = found.decode(keys.drop_null())
+        kind = "bytes" if pa.types.is_binary(fields.field(0).type) else "text"
+        decoded = format_for(kind, fields).decode(keys.drop_null())
     else:
         decoded = _from_json(keys.drop_null(), fields)
     places = np.flatnonzero(present)

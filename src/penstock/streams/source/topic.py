@@ -45,6 +45,8 @@ class SourceTopic(Protocol):
     ) -> Iterator["pa.RecordBatch"]:
         """The records of this range in these of `events.columns.COLUMNS`. Raises DataLost."""
 
+    def close(self) -> None: ...
+
 
 def is_address(log: str) -> bool:
     return _ADDRESS.fullmatch(log) is not None
@@ -106,6 +108,9 @@ class FolderTopic:
 
     def offsets_at(self, partitions: Collection[int], timestamp: int) -> dict[int, int]:
         return {number: self._topic.offset_at(number, timestamp) for number in partitions}
+
+    def close(self) -> None:
+        """Nothing is kept open."""
 
     def append_times(self, partition: int, start: int, end: int) -> AppendTimes:
         return self._topic.append_times(partition, start, end)

@@ -36,9 +36,16 @@ class WireTopic:
                 isolation_level="read_committed",
                 auto_offset_reset="error",
                 fetch_queue_backoff_ms=5,
+                # What is asked for is there: a fetch that waits at the end is in the way of the
+                # next range.
+                fetch_wait_max_ms=5,
                 queued_min_messages=200_000,
             )
         )
+
+    def close(self) -> None:
+        self._consumer.close()
+        self._log.close()
 
     @property
     def id(self) -> UUID:

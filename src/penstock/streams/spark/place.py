@@ -6,15 +6,17 @@ app they are given the checkpoint of the query that they will be part of.
 
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import InvalidInput
+from penstock.errors import InvalidInput, StateError
 from penstock.streams.algebra.kernel import Kernel
 
 _MEMORY = Path("/dev/shm")
@@ -58,12 +60,28 @@ def warm_folder(checkpoint: str) -> Path:
     PENSTOCK_WARM says where; otherwise it is in memory when there is room, as a disk would be
     kept busy with pages that nobody reads back.
     """
+    name = hashlib.blake2b(checkpoint.encode(), digest_size=8).hexdigest()
+    return _warm_home() / name
+
+
+def forget_warm(checkpoint: str) -> None:
+    """Gives back the memory of a query that does not go on."""
+    shutil.rmtree(warm_folder(checkpoint), ignore_errors=True)
+
+
+@cache
+def _warm_home() -> Path:
     home = os.environ.get("PENSTOCK_WARM")
     if home is None:
         in_memory = _MEMORY.is_dir() and _free(_MEMORY) > _ENOUGH
         home = str(_MEMORY if in_memory else tempfile.gettempdir())
-    name = hashlib.blake2b(checkpoint.encode(), digest_size=8).hexdigest()
-    return Path(home) / f"penstock-{os.getuid()}" / name
+    own = Path(home) / f"penstock-{os.getuid()}"
+    own.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if own.stat().st_uid != os.getuid():  # anybody may make a folder there, and read it then
+        raise StateError(
+            f"{own} belongs to another user", hint="remove it, or set PENSTOCK_WARM to a folder"
+        )
+    return own
 
 
 def _free(folder: Path) -> int:

@@ -4,9 +4,11 @@ What is published carries the number of its batch, so a batch that is run again 
 known and skipped. This file stays light: the process that commits starts with every query.
 """
 
+import gc
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
 import fsspec
@@ -57,7 +59,7 @@ class SinkSpec:
         if "sink" not in options:
             raise InvalidInput(
                 "the format penstock is written to by an app alone",
-                hint="@app.derive, or app.sink(..., ps.topic(...))",
+                hint="@app.derive(name) writes what its function returns",
             )
         content = json.loads(options["sink"])
         return cls(**content | {"key": tuple(content["key"])})
@@ -67,6 +69,7 @@ class TopicSink(DataSourceStreamArrowWriter):
     def __init__(self, spec: SinkSpec, schema: StructType) -> None:
         self._spec = spec
         self._schema = schema
+        _set_apart()
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> Staged:
         from penstock.streams.spark.staging import stage
@@ -108,6 +111,16 @@ class TopicSink(DataSourceStreamArrowWriter):
         clock = clock_of_batch(self._spec.checkpoint, batch)
         moved = batch == 0 or clock != clock_of_batch(self._spec.checkpoint, batch - 1)
         return clock if moved else None
+
+
+@cache
+def _set_apart() -> None:
+    """Takes what is loaded out of the collection of garbage, once.
+
+    Spark's processes that plan a write and commit it collect after each, and go over everything
+    that is loaded then: 20 ms each, twice a batch.
+    """
+    gc.freeze()
 
 
 def staging_folder(checkpoint: str) -> tuple[Any, str]:

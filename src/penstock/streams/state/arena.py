@@ -16,7 +16,7 @@ import numpy as np
 from crc32c import crc32c
 
 from penstock.errors import InvalidInput, StateDamaged
-from penstock.streams.state.compiled import Numbers
+from penstock.events.compiled import Numbers
 from penstock.streams.state.index_kernels import (
     COUNTERS,
     ENTRIES,

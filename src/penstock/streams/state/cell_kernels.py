@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from penstock.streams.state.compiled import Bytes, Numbers, kernel
+from penstock.events.compiled import Bytes, Numbers, kernel
 
 _AHEAD = 32  # ranges
 

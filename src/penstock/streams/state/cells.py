@@ -14,9 +14,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.errors import InvalidInput, StateDamaged
+from penstock.events.compiled import Bytes, Mask, Numbers, Scalar, frozen
 from penstock.streams.state import fixed_width
 from penstock.streams.state.cell_kernels import copy_ranges
-from penstock.streams.state.compiled import Bytes, Mask, Numbers, Scalar, frozen
 
 _ARROW_BYTES = 2**31 - 1  # of all values of a column whose offsets have 32 bits
 _LENGTH = np.dtype("<u4")

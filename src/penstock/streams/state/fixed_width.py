@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.streams.state.compiled import Bytes, Mask
+from penstock.events.compiled import Bytes, Mask
 
 Values = NDArray[Any]
 

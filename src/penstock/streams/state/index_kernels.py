@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.streams.state.compiled import Bytes, Hashes, Number, Numbers, inlined, kernel
+from penstock.events.compiled import Bytes, Hashes, Number, Numbers, inlined, kernel
 from penstock.streams.state.key_kernels import Keys, load_word
 
 # What the kernels count in the head of an arena.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.streams.state.compiled import Bytes, Hashes, Numbers, inlined, kernel
+from penstock.events.compiled import Bytes, Hashes, Numbers, inlined, kernel
 
 
 class Keys(NamedTuple):

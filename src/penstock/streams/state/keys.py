@@ -13,9 +13,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.errors import InvalidInput, StateDamaged
+from penstock.events.compiled import Bytes, Hashes, Mask, Number, Numbers, frozen
 from penstock.streams.state import cells, fixed_width
 from penstock.streams.state.cells import Cells
-from penstock.streams.state.compiled import Bytes, Hashes, Mask, Number, Numbers, frozen
 from penstock.streams.state.key_kernels import Keys, hash_each
 
 _WORD = 8  # bytes

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from penstock.errors import StateError
-from penstock.streams.state.compiled import Bytes
+from penstock.events.compiled import Bytes
 
 
 class MappedFile:

@@ -12,10 +12,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.errors import InvalidInput
+from penstock.events.compiled import Bytes, Mask, Numbers, Scalar, frozen
 from penstock.streams.state import cells, fixed_width, index_kernels
 from penstock.streams.state.arena import Arena
 from penstock.streams.state.cells import Cells
-from penstock.streams.state.compiled import Bytes, Mask, Numbers, Scalar, frozen
 from penstock.streams.state.index_kernels import FRESH, LIVE, NEW, TOUCHED
 from penstock.streams.state.key_kernels import Keys
 from penstock.streams.state.keys import NO_TAILS, buckets_of, hashes_of, order_of

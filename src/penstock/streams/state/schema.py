@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import InvalidInput, StateMismatch
+from penstock.events.compiled import Mask
 from penstock.streams.state import cells, fixed_width
-from penstock.streams.state.compiled import Mask
 
 REMOVED = "(removed)"  # the column of a file that says which keys are gone
 _KEYS = b"penstock.state.keys"  # in the metadata of a file: how many of its columns are keys
