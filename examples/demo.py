@@ -93,10 +93,11 @@ class Board:
         wait_until(lambda: "revenue" in self._log.topics(), within=WITHIN)
         starts = dict.fromkeys(range(len(self._log.describe("revenue").partitions)), 0)
         with self._log.follow("revenue", starts) as records:
-            for record in records:
-                if record.value is not None:
-                    row = json.loads(record.value)
-                    self.rows[row["city"]] = row
+            while True:
+                for record in records.poll(1.0):
+                    if record.value is not None:
+                        row = json.loads(record.value)
+                        self.rows[row["city"]] = row
 
 
 class Scene:

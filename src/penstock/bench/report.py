@@ -26,7 +26,7 @@ _METHOD = f"""\
   request. Memory: as the kernel counts it, after start, after all workloads of a repeat, and the
   highest it had ever been by then.
 """
-_QUICK = "A quick run: it shows that everything works, and measures nothing."
+QUICK = "A quick run: it shows that everything works, and measures nothing."
 _HEADS = ("median (lowest to highest)", *CONTENDERS, "to Kafka", "to fsync")
 
 
@@ -54,22 +54,22 @@ class Report:
             style = "green" if verdict == "met" else "red"
             out.print(f"[{style}]{verdict:6}[/] {text}: {measured}")
         if self.quick:
-            out.print(_QUICK)
+            out.print(QUICK)
 
     def markdown(self) -> str:
         parts = (
             "# The log beside Apache Kafka",
             f"{self.date}, by `{self.command}`.",
-            *([f"**{_QUICK}**"] if self.quick else []),
-            _markdown_table(_HEADS, self._medians()),
+            *([f"**{QUICK}**"] if self.quick else []),
+            markdown_table(_HEADS, self._medians()),
             "## Goals",
-            _markdown_table(("goal", "measured", ""), self._goals()),
+            markdown_table(("goal", "measured", ""), self._goals()),
             "## Measured with",
-            _markdown_table(("", ""), self.machine.items()),
+            markdown_table(("", ""), self.machine.items()),
             "## How",
             _METHOD.rstrip(),
             "## Every value, in the order measured",
-            _markdown_table(("", *CONTENDERS), self._values()),
+            markdown_table(("", *CONTENDERS), self._values()),
         )
         return "\n\n".join(parts) + "\n"
 
@@ -102,6 +102,6 @@ def _precise(value: float) -> str:
     return f"{value:.0f}" if value >= 1_000 else f"{value:.4g}"
 
 
-def _markdown_table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+def markdown_table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     ruled = (heads, ["---"] * len(heads), *lines)
     return "\n".join(f"| {' | '.join(line)} |" for line in ruled)

@@ -7,7 +7,7 @@ import click
 
 @click.group()
 def command() -> None:
-    """Measure the log beside Apache Kafka.
+    """Measure the log beside Apache Kafka, and Spark on it beside Spark alone.
 
     \b
     Example:
@@ -33,5 +33,27 @@ def log(repeats: int, quick: bool, output: Path) -> None:
       penstock bench log --repeats 5 --output results.md
     """
     from penstock.bench.log import run
+
+    run(repeats=repeats, quick=quick, output=output)
+
+
+@command.command()
+@click.option("--repeats", default=3, show_default=True, type=click.IntRange(1), metavar="N")
+@click.option("--quick", is_flag=True, help="Small loads, to see that it runs.")
+@click.option(
+    "--output",
+    default="bench/results/spark.md",
+    show_default=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+)
+def spark(repeats: int, quick: bool, output: Path) -> None:
+    """Run Spark with penstock and Spark alone in turn, and write a table of both.
+
+    \b
+    Example:
+      penstock bench spark --repeats 5 --output results.md
+    """
+    from penstock.bench.spark import run
 
     run(repeats=repeats, quick=quick, output=output)

@@ -13,7 +13,7 @@ from penstock.errors import AppError, InvalidInput, TopicNotFound
 from penstock.log import Log
 from penstock.runtime.declarations import Declaration, Derivation, Node, Outlet, Rejected, Topic
 from penstock.runtime.folders import NodeFolder
-from penstock.streams.source.event_time import Rule
+from penstock.streams.source.event_time import TIMES, Rule
 from penstock.streams.source.spec import SourceSpec
 from penstock.streams.spark.kafka_publishing import control_topic, create_control_topic
 from penstock.streams.spark.operators import changes
@@ -156,6 +156,9 @@ class Builder:
             # The node says how far its clock is; nobody downstream has to wait beyond that.
             rules = [spec.rule for spec in built.sources if spec.rule is not None]
             correct_for = max((each.correct_for for each in rules), default=0)
+            if is_table:
+                # A change may leave a row with what happened long ago: none comes too late.
+                correct_for = len(TIMES)
             rule = Rule(column=time if time in columns.names else None, correct_for=correct_for)
         return Topic(
             name=node.name,

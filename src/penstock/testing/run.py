@@ -13,6 +13,7 @@ import copy
 import json
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -70,7 +71,7 @@ class Run:
         self._opened = ExitStack()
         self._installation: Installation | None = None
         self._watches: list[Watch] = []
-        self._ordered = 0
+        self._ordered: Counter[str] = Counter()  # crashes that are yet to come, by node
         self.crashes = 0
 
     def __enter__(self) -> Self:
@@ -170,10 +171,10 @@ class Run:
         known = [each.name for each in self.app.ordered_nodes() if isinstance(each, Derivation)]
         if node is not None and node not in known:
             raise UnknownName(f"there is no node {node!r}", hint=f"there are: {', '.join(known)}")
-        orders = self._points / (node or known[0])
-        orders.mkdir(exist_ok=True)
-        (orders / point).touch()
-        self._ordered += 1
+        node = node or known[0]
+        (self._points / node).mkdir(exist_ok=True)
+        (self._points / node / point).touch()
+        self._ordered[node] += 1
 
     # On
 
@@ -187,19 +188,19 @@ class Run:
             self._opened.callback(self._stop)
         for watch in self._watches:
             while not watch.reach_end():
-                if not self._count_crashes():
+                if not self._count_crashes(watch.name):
                     raise NodeFailed(
                         f"node {watch.name!r} failed: {watch.status.error}",
                         hint="what its function or its input did is above",
                     )
             self._check_conservation(watch)
-        self._count_crashes()
+            self._count_crashes(watch.name)
 
-    def _count_crashes(self) -> int:
+    def _count_crashes(self, node: str) -> int:
         """How many of those that were ordered have come about since the last look."""
-        left = sum(1 for _ in self._points.glob("*/*"))
-        came = self._ordered - left
-        self._ordered = left
+        left = sum(1 for _ in (self._points / node).glob("*"))
+        came = self._ordered[node] - left
+        self._ordered[node] = left
         self.crashes += came
         return came
 

@@ -1,7 +1,7 @@
 import uuid
 from pathlib import Path
 
-import fsspec 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest

@@ -71,7 +71,7 @@ class RangePartition(InputPartition):
 @lru_cache(maxsize=64)
 def _opened(log: str, topic: str, identity: str) -> SourceTopic:
     """Kept by the workers between tasks, unless the topic is another one of the same name."""
-    return open_topic(log, topic)
+    return open_topic(log, topic, identity)
 
 
 class _Reading:

@@ -29,10 +29,16 @@ def warm_up() -> None:
     records = decode_columns(b"".join(encode_columns(values))).batch
     form.decode(records["value"])
     kernel = AggregateKernel("key", {"total": ps.sum("number"), "n": ps.count()}, schema)
-    with tempfile.TemporaryDirectory() as folder:
-        place = {"operator": "warm", "bucket": 0, "buckets": 1, "version": EMPTY}
-        with BucketState.open(folder, folder, schema=kernel.state, **place) as state:
-            list(kernel.step(state, [kernel.partial(row)], None))
+    with tempfile.TemporaryDirectory() as folder, BucketState.open(
+        folder,
+        folder,
+        operator="warm",
+        bucket=0,
+        buckets=1,
+        schema=kernel.state,
+        version=EMPTY,
+    ) as state:
+        list(kernel.step(state, [kernel.partial(row)], None))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,60 @@
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from penstock.errors import InvalidInput
+from penstock.streams.algebra.aggregate import AggregateKernel
+from penstock.streams.algebra.aggregates import count
+from penstock.streams.spark import place
+from penstock.streams.spark.place import QueryPlace, building, forget_warm, place_for, warm_folder
+
+SCHEMA = pa.schema({"key": pa.int64(), "other": pa.string()})
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place._warm_home.cache_clear()
+    monkeypatch.setenv("PENSTOCK_WARM", str(tmp_path))
+    return tmp_path
+
+
+def test_operators_are_named_in_their_order() -> None:
+    found = QueryPlace("checkpoint", 2, one_host=True)
+    kernel = AggregateKernel("key", {"n": count()}, SCHEMA)
+
+    assert [found.add_operator(kernel), found.add_operator(kernel)] == [
+        "0-aggregate",
+        "1-aggregate",
+    ]
+    assert found.operators["0-aggregate"]["state"] == {"key": "int64", "n": "int64"}
+
+
+def test_columns_that_are_not_read_may_come_and_go() -> None:
+    wide, narrow = QueryPlace("checkpoint", 2, one_host=True), QueryPlace("c", 2, one_host=True)
+    wide.add_operator(AggregateKernel("key", {"n": count()}, SCHEMA))
+    narrow.add_operator(AggregateKernel("key", {"n": count()}, pa.schema({"key": pa.int64()})))
+
+    assert wide.operators == narrow.operators
+
+
+def test_a_node_that_is_built_is_the_place_of_its_operators() -> None:
+    with building(QueryPlace("node", 3, one_host=False)) as found:
+        assert place_for(None, 1, one_host=True) is found
+
+    assert place_for("query", 1, one_host=True) == QueryPlace("query", 1, one_host=True)
+    with pytest.raises(InvalidInput, match="a place for its state"):
+        place_for(None, 1, one_host=True)
+
+
+def test_what_is_warm_is_nobody_elses_and_can_be_forgotten(home: Path) -> None:
+    folder = warm_folder("checkpoint")
+    folder.mkdir()
+    (folder / "arena").touch()
+
+    assert folder.parent.parent == home
+    assert folder.parent.stat().st_mode & 0o777 == 0o700
+    assert warm_folder("another") != folder
+
+    forget_warm("checkpoint")
+    assert not folder.exists()
