@@ -69,7 +69,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             os.kill(owner, signal.SIGTERM)
 
 
-@pytest.mark.usefixtures("folder")
+@pytest.mark.usefixtures("folder", "spark")
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_does_what_it_shows(page: str) -> None:
     namespace: dict[str, object] = {}
