@@ -62,7 +62,7 @@ class Amount(NamedTuple):
     """What the numbers of keys are divided by."""
 
 
-FULL = Amount(unit=1_000_000, counted=3, small=60, scale=1)
+FULL = Amount(unit=1_000_000, counted=3, small=40, scale=1)
 # Enough to see that everything runs, too little to measure anything.
 QUICK = Amount(unit=1_000, counted=1, small=3, scale=1_000)
 

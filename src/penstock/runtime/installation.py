@@ -35,6 +35,7 @@ class Installation:
     nodes: list[Built]
 
     def start(self, built: Built, *, once: bool) -> StreamingQuery:
+        _use_here(self.session)
         return start(built, self.log, self.address, app=self.app.name, once=once)
 
 
@@ -59,6 +60,7 @@ def installed(
     # Before Spark, which takes long to start: a log that is out of reach is told at once, and a
     # server that was started for this does not end because nobody came.
     with Log.connect(address) as log, _session(app) as session:
+        _use_here(session)
         session.dataSource.register(Penstock)
         master = session.conf.get("spark.master") or ""
         one_host = master.startswith("local")
@@ -95,6 +97,13 @@ def _session(app: App) -> Iterator[SparkSession]:
         yield session
     finally:
         session.stop()
+
+
+def _use_here(session: SparkSession) -> None:
+    """Makes it this thread's session, which is where Spark looks for data sources."""
+    assert session._jvm is not None
+    java = SparkSession._get_j_spark_session_class(session._jvm)
+    java.setActiveSession(session._jsparkSession)
 
 
 def _buckets(session: SparkSession) -> int:

@@ -1,5 +1,6 @@
 """Watching one node: its query, what it has come to, and when to start it again after a failure."""
 
+import contextlib
 import json
 import logging
 import re
@@ -34,6 +35,7 @@ class Watch:
         self._built = built
         self._query: StreamingQuery | None = None
         self._topics: dict[str, SourceTopic] = {}
+        self._identities: dict[str, str] = {}  # of these topics
         self._pause = _FIRST_PAUSE
         self._retry_at = 0.0
         self._cleaned = -1
@@ -150,18 +152,41 @@ class Watch:
             status.batch = progress["batchId"]
             status.batch_ms = progress["batchDuration"]
         seen = status.read
-        ends = [_offset(each["endOffset"]) for each in progress["sources"]]
-        for source, told, offset in zip(self._built.sources, status.inputs, ends, strict=False):
-            if offset is not None:
-                self._note_input(source, told, offset)
+        ends = self._ends(progress["sources"])
+        for source, told in zip(self._built.sources, status.inputs, strict=True):
+            if source.name in ends:
+                self._note_input(source, told, ends[source.name])
         now = clock.monotonic()
         if status.read != seen:
             began = now - status.batch_ms / 1_000
-            before = sum(totals(offset.progress)[0] for offset in ends if offset is not None)
+            before = sum(totals(offset.progress)[0] for offset in ends.values())
             self._rate.note(now, status.read, began=began, before=before)
         status.rows_per_second = self._rate.at(now)
         self._publish_offsets()
         self._clean()
+
+    def _ends(self, told: list[dict[str, Any]]) -> dict[str, SourceOffset]:
+        """How far each source is, by name.
+
+        Spark tells it in the order of its plan, and twice of one that stands there twice; so they
+        are known by their topics.
+        """
+        offsets = [each for each in (_offset(one["endOffset"]) for one in told) if each is not None]
+        ends = {}
+        for source in self._built.sources:
+            for offset in offsets:
+                if offset.topic == self._identity(source):
+                    ends[source.name] = offset
+                    offsets.remove(offset)
+                    break
+        return ends
+
+    def _identity(self, source: SourceSpec) -> str | None:
+        """Of the topic that the source reads, as long as it runs; None when that is gone."""
+        if source.name not in self._identities:
+            with contextlib.suppress(PenstockError):
+                self._identities[source.name] = str(open_topic(source.log, source.topic).id)
+        return self._identities.get(source.name)
 
     def _note_input(self, source: SourceSpec, told: InputStatus, offset: SourceOffset) -> None:
         files = ProgressFiles(source.checkpoint, source.name)
@@ -233,6 +258,7 @@ def cause_of(error: BaseException) -> str:
     if found:
         name, message = found[-1]
         return f"{name}: {message}"
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # What Java raised stands after a colon, on the line after the call that it was raised in.
+    lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip()]
     raised = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b.*: ", line)]
     return (raised or lines or [type(error).__name__])[-1 if raised else 0][:500]

@@ -1,7 +1,7 @@
 """Publishing to Apache Kafka: a transaction holds a batch and its number."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -9,7 +9,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from penstock import clock
 from penstock.errors import WriterFenced
-from penstock.events.batch import decode
+from penstock.events.batch import decode, read_header
 from penstock.events.record import Record
 from penstock.log.client.connection import meaning, meaningful, settings
 from penstock.streams.source.punctuation import punctuation
@@ -67,7 +67,7 @@ class KafkaPublisher:
         self, producer: Producer, records: Mapping[int, bytes], promise: int | None
     ) -> None:
         for partition, content in records.items():
-            for record in decode(memoryview(content)):
+            for record in _records(memoryview(content)):
                 self._send(producer, record, partition)
         if promise is not None:
             for partition in range(self._partitions):
@@ -131,6 +131,15 @@ class KafkaPublisher:
         return found
 
 
+def _records(batches: memoryview) -> Iterator[Record]:
+    """One batch at a time: those of several tasks all begin at offset 0."""
+    at = 0
+    while at < len(batches):
+        end = at + read_header(batches, at).size
+        yield from decode(batches[at:end])
+        at = end
+
+
 def control_topic(writer: str) -> str:
     return f"penstock-commits-{writer}"
 
@@ -139,6 +148,7 @@ def create_control_topic(address: str, writer: str) -> None:
     """Of one partition and compacted; as many replicas as the broker gives by itself."""
     name = control_topic(writer)
     topic = NewTopic(name, 1, config={"cleanup.policy": "compact"})
-    made = AdminClient(settings(address)).create_topics([topic])
+    admin = AdminClient(settings(address))  # which has to be there until it is done
+    made = admin.create_topics([topic])
     with meaningful(f"the control topic of {writer!r} cannot be made"):
         made[name].result(_TIME_LIMIT)
