@@ -6,6 +6,7 @@ import sys
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ TOPICS = ("kept", "totals", "regions")  # each is read by the node of the next
 PARTITIONS = 2
 CUSTOMERS = 40
 _AT_ONCE = 10
+_PAUSE = 0.1
 _BEGIN = 1_790_000_000_000
 
 Row = dict[str, Any]
@@ -119,17 +121,16 @@ class Shop:
 class Orders(threading.Thread):
     """Appends orders, in order of their time in each partition, until it is stopped."""
 
-    def __init__(self, log: str, seed: int = 0, pause: float = 0.1) -> None:
+    def __init__(self, log: str, first: int) -> None:
         super().__init__(daemon=True)
         self._log = log
-        self._dice = random.Random(seed)
-        self._pause = pause
+        self._dice = random.Random(first)
         self._stop_asked = threading.Event()
-        self.count = 0
+        self.count = first
 
     def run(self) -> None:
         with Log.connect(self._log) as log:
-            while not self._stop_asked.wait(self._pause):
+            while not self._stop_asked.wait(_PAUSE):
                 numbers = range(self.count, self.count + _AT_ONCE)
                 log.append("orders", [self._order(number) for number in numbers])
                 self.count = numbers.stop
@@ -146,6 +147,17 @@ class Orders(threading.Thread):
     def stop(self) -> None:
         self._stop_asked.set()
         self.join()
+
+
+@contextmanager
+def orders_coming(log: str, *, first: int = 0) -> Iterator[Orders]:
+    """Orders numbered from `first` come until the block ends."""
+    orders = Orders(log, first)
+    orders.start()
+    try:
+        yield orders
+    finally:
+        orders.stop()
 
 
 def create_orders(log: str) -> None:

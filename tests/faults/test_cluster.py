@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.testing import KafkaProcess, LogServerProcess, SparkCluster
-from tests.faults.shop import TOPICS, Orders, Shop, check_answer, create_orders, ends_of
+from tests.faults.shop import TOPICS, Shop, check_answer, create_orders, ends_of, orders_coming
 
 WITHIN = 400.0  # for what takes seconds on a quiet machine
 
@@ -25,21 +25,18 @@ def test_on_kafka(kafka: KafkaProcess, tmp_path: Path) -> None:
 
 def lose_a_worker(log: str, folder: Path) -> None:
     create_orders(log)
-    orders = Orders(log)
-    orders.start()
     with SparkCluster(folder / "cluster", workers=2) as cluster:
         shop = Shop(folder, log, cluster.master)
         try:
-            await_more(shop)
-            kept_warm = [any((folder / "cluster" / n / "warm").rglob("*")) for n in ("0", "1")]
-            assert all(kept_warm), "a worker had no part in it"
-            cluster.kill_worker(0)
-            await_more(shop)
-            orders.stop()
+            with orders_coming(log) as orders:
+                await_more(shop)
+                kept_warm = [any((folder / "cluster" / n / "warm").rglob("*")) for n in ("0", "1")]
+                assert all(kept_warm), "a worker had no part in it"
+                cluster.kill_worker(0)
+                await_more(shop)
             shop.await_end(WITHIN)
             assert shop.stop() == 0, shop.process.output[-3_000:]
         finally:
-            orders.stop()
             shop.process.close()
     check_answer(log, orders.count)
 

@@ -12,23 +12,25 @@ from pathlib import Path
 
 import pytest
 
+from penstock import clock
 from penstock.errors import PenstockError
 from penstock.testing import KafkaProcess, LogServerProcess
 from penstock.testing.spark_cluster import descendants
 from tests.faults.shop import (
     TOPICS,
-    Orders,
     Shop,
     await_moment,
     check_answer,
     create_orders,
     ends_of,
+    orders_coming,
 )
 
 KILLS = int(os.environ.get("KILLS", "5"))
 WITHIN = 300.0  # for what takes seconds on a quiet machine
 ROUND = 60.0
 
+Victim = Callable[[Shop, random.Random], None]
 
 pytestmark = [
     pytest.mark.spark,
@@ -47,26 +49,30 @@ def test_on_kafka(kafka: KafkaProcess, tmp_path: Path) -> None:
 def kill_again_and_again(log: str, folder: Path, *, joined: bool = False) -> None:
     dice = random.Random()
     create_orders(log)
-    orders = Orders(log)
-    orders.start()
     shop = Shop(folder, log, joined=joined)
     try:
-        for number in range(KILLS):
-            what, happens = moment(shop, dice)
-            shop.process.wait_until(happens, within=WITHIN, what=what)
-            await_moment(dice.uniform(0, 0.5))
-            victim = VICTIMS[number % len(VICTIMS)]
-            print(f"{number}: {victim.__name__} after {what}")  # noqa: T201
-            victim(shop, dice)
-            if victim is not kill_a_worker:
-                shop.restart()
-        orders.stop()
-        shop.await_end(WITHIN)
+        count = 0
+        for first in range(0, KILLS, len(VICTIMS)):
+            with orders_coming(log, first=count) as orders:
+                for victim in VICTIMS[: KILLS - first]:
+                    kill_at_some_moment(shop, dice, victim)
+            count = orders.count
+            shop.await_end(WITHIN)
+            check_answer(log, count)
         assert shop.stop() == 0, shop.process.output[-3_000:]
     finally:
-        orders.stop()
         shop.process.close()
-    check_answer(log, orders.count)
+    check_answer(log, count)
+
+
+def kill_at_some_moment(shop: Shop, dice: random.Random, victim: Victim) -> None:
+    what, happens = moment(shop, dice)
+    shop.process.wait_until(happens, within=WITHIN, what=what)
+    await_moment(dice.uniform(0, 0.5))
+    print(f"{clock.monotonic():.0f} s: {victim.__name__} after {what}")  # noqa: T201
+    victim(shop, dice)
+    if victim is not kill_a_worker:
+        shop.restart()
 
 
 def moment(shop: Shop, dice: random.Random) -> tuple[str, Callable[[], bool]]:

@@ -4,8 +4,9 @@ from typing import Any
 import pytest
 
 from penstock.errors import CyclicNodes, DuplicateName, InvalidInput, InvalidTopic, UnknownName
-from penstock.runtime.declarations import Declaration, Derivation
-from penstock.runtime.graph import check_name, downstream, in_order, parameters_of
+from penstock.events.schema import parse_schema
+from penstock.runtime.declarations import Declaration, Derivation, Topic
+from penstock.runtime.graph import check_name, check_topics, downstream, in_order, parameters_of
 
 
 def node(name: str, *inputs: str) -> Derivation:
@@ -90,3 +91,16 @@ def test_names_that_cannot_be(name: str, error: type[Exception]) -> None:
 
 def test_a_name_that_can_be() -> None:
     check_name("orders_2", ["orders"])
+
+
+def test_what_a_node_writes_is_a_topic_of_its_own() -> None:
+    orders = Topic("orders", "orders", parse_schema("id long"))
+    clean = Derivation("clean", lambda orders: orders, ("orders",), "orders")
+    twice = Derivation("twice", lambda orders: orders, ("orders",), "clean")
+
+    check_topics({"orders": orders, "again": Topic("again", "orders", orders.schema)})
+    with pytest.raises(DuplicateName, match="'orders' and 'clean' both have the topic 'orders'"):
+        check_topics({"orders": orders, "clean": clean})
+    with pytest.raises(DuplicateName, match="'one' and 'twice' both"):
+        one = Derivation("one", lambda orders: orders, ("orders",), "clean")
+        check_topics({"orders": orders, "one": one, "twice": twice})

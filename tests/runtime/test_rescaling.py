@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import AppError, InvalidInput, StateMissing
-from penstock.runtime.folders import NodeFolder
-from penstock.runtime.rescaling import last_batch, rescale_node
+from penstock.runtime.folders import NodeFolder, last_batch
+from penstock.runtime.rescaling import rescale_node
 from penstock.streams.state import look_up, state_info
 from tests.runtime.kept import CUSTOMERS, OPERATOR, a_node_that_ran, run_batch
 

@@ -30,7 +30,7 @@ from penstock.runtime.declarations import (
     Rejected,
     Topic,
 )
-from penstock.runtime.graph import check_name, in_order, parameters_of, unknown
+from penstock.runtime.graph import check_name, check_topics, in_order, parameters_of, unknown
 from penstock.sinks.contract import Sink
 from penstock.streams.source.event_time import EventTime
 from penstock.streams.source.spec import WHOLE, SourceSpec
@@ -226,6 +226,7 @@ class App:
             raise InvalidInput(
                 f"app {self.name!r} has no nodes", hint="@app.derive and app.sink make some"
             )
+        check_topics(self.declared)
         return in_order(self.nodes, self.declared)
 
     def run(

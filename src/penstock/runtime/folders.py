@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import ForeignCheckpoint, NodeChanged
+from penstock.streams.state import EMPTY
 
 
 def app_folder(data: Path, app: str) -> Path:
@@ -49,7 +50,8 @@ class NodeFolder:
 
     def clear(self) -> None:
         """Forgets the present generation."""
-        shutil.rmtree(self.home, ignore_errors=True)
+        if self.home.exists():
+            shutil.rmtree(self.home)
 
     @property
     def home(self) -> Path:
@@ -59,6 +61,15 @@ class NodeFolder:
     def checkpoint(self) -> str:
         """Absolute: what a host keeps warm is found by it, whichever folder a process is in."""
         return str((self.home / "checkpoint").absolute())
+
+    @property
+    def planned(self) -> int:
+        """The last batch that Spark has planned, EMPTY before the first."""
+        return last_batch(Path(self.checkpoint) / "offsets")
+
+    @property
+    def committed(self) -> int:
+        return last_batch(Path(self.checkpoint) / "commits")
 
     @property
     def state(self) -> str:
@@ -113,6 +124,12 @@ class NodeFolder:
         fresh = self.home / "node.json.tmp"
         fresh.write_text(json.dumps(facts, indent=1))
         fresh.replace(self.home / "node.json")
+
+
+def last_batch(folder: Path) -> int:
+    """The highest number in a log of Spark's, EMPTY if there is none."""
+    names = folder.iterdir() if folder.is_dir() else ()
+    return max((int(each.name) for each in names if each.name.isdigit()), default=EMPTY)
 
 
 def _differences(before: Any, now: Any, path: str = "") -> Iterator[str]:

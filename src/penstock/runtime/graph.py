@@ -7,7 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from penstock.errors import CyclicNodes, DuplicateName, InvalidInput, UnknownName
 from penstock.log.policy import check_topic_name
-from penstock.runtime.declarations import Declaration, Function, Node
+from penstock.runtime.declarations import Declaration, Derivation, Function, Node, Rejected
 
 
 def parameters_of(function: Function, node: str) -> tuple[str, ...]:
@@ -41,6 +41,21 @@ def check_name(name: str, taken: Iterable[str]) -> None:
         raise DuplicateName(
             f"there are two things called {name!r} in this app", hint="give one another name"
         )
+
+
+def check_topics(declared: Mapping[str, Declaration]) -> None:
+    """Refuses a derivation that would write into a topic which something else stands for."""
+    owners: dict[str, str] = {}
+    derived = {it.topic for it in declared.values() if isinstance(it, Derivation)}
+    for name, it in declared.items():
+        if isinstance(it, Rejected) or it.topic not in derived:
+            continue
+        if it.topic in owners:
+            raise DuplicateName(
+                f"{owners[it.topic]!r} and {name!r} both have the topic {it.topic!r}",
+                hint="what a node writes is a topic of its own; give it another one with topic=",
+            )
+        owners[it.topic] = name
 
 
 def in_order(nodes: Mapping[str, Node], declared: Mapping[str, Declaration]) -> list[Node]:

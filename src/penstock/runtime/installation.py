@@ -35,7 +35,11 @@ class Installation:
     nodes: list[Built]
 
     def start(self, built: Built, *, once: bool) -> StreamingQuery:
+        """Also after the log's own server was gone: a new one has another address."""
         _use_here(self.session)
+        if self.app.log is None and (found := find_or_start(self.app.data)) != self.address:
+            self.log.close()
+            self.log, self.address = Log.connect(found), found
         return start(built, self.log, self.address, app=self.app.name, once=once)
 
 
@@ -66,6 +70,7 @@ def installed(
         one_host = master.startswith("local")
         source_log = str(app.data.absolute()) if app.log is None and one_host else address
         for name in rebuild:
+            forget_warm(folders[name].checkpoint)
             folders[name].advance()
         for name in reset:
             _forget(app, folders[name], log)
@@ -83,7 +88,11 @@ def installed(
         for node in order:
             built.append(builder.build(node))
             ensure_topics(built[-1], app.declared, log, address, app=app.name)
-        yield Installation(app, session, log, address, source_log, folders, built)
+        installation = Installation(app, session, log, address, source_log, folders, built)
+        try:
+            yield installation
+        finally:
+            installation.log.close()
 
 
 @contextmanager

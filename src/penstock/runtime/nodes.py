@@ -9,18 +9,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.errors import AppError, InvalidInput, TopicNotFound
+from penstock.errors import AppError, DataLost, ForeignCheckpoint, InvalidInput, TopicNotFound
 from penstock.log import Log
 from penstock.runtime.declarations import Declaration, Derivation, Node, Outlet, Rejected, Topic
 from penstock.runtime.folders import NodeFolder
 from penstock.streams.source.event_time import TIMES, Rule
 from penstock.streams.source.spec import SourceSpec
-from penstock.streams.spark.kafka_publishing import control_topic, create_control_topic
+from penstock.streams.spark.kafka_publishing import (
+    KafkaPublisher,
+    control_topic,
+    create_control_topic,
+)
 from penstock.streams.spark.operators import changes
 from penstock.streams.spark.origin import origin_of, source_frame, time_column
 from penstock.streams.spark.place import QueryPlace, building
 from penstock.streams.spark.sink import SinkSpec
 from penstock.streams.spark.staging import WEIGHT
+from penstock.streams.state import EMPTY
 
 
 @dataclass
@@ -179,12 +184,21 @@ def start(built: Built, log: Log, address: str, *, app: str, once: bool) -> Stre
     else:
         assert built.output is not None
         frame = _distributed(built)
+        partitions = len(log.describe(built.output.topic).partitions)
+        epoch, published = _opened_writer(log, address, name, built.output.topic, partitions)
+        if published > built.folder.planned:
+            raise ForeignCheckpoint(
+                f"topic {built.output.topic!r} has batch {published} of node {built.name!r}, whose "
+                f"checkpoint knows of {built.folder.planned + 1} batches",
+                hint="was the data folder lost, or restored from an older copy? "
+                f"--reset {built.name} writes the topic anew",
+            )
         sink = SinkSpec(
             log=address,
             topic=built.output.topic,
-            partitions=len(log.describe(built.output.topic).partitions),
+            partitions=partitions,
             writer=name,
-            epoch=0 if address.startswith("kafka://") else log.open_writer(name).epoch,
+            epoch=epoch,
             checkpoint=built.folder.checkpoint,
             key=built.node.key,
             time=time_column(built.frame),
@@ -196,6 +210,16 @@ def start(built: Built, log: Log, address: str, *, app: str, once: bool) -> Stre
         writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")
     )
     return writer.start()
+
+
+def _opened_writer(
+    log: Log, address: str, name: str, topic: str, partitions: int
+) -> tuple[int, int]:
+    """The epoch in which the node writes from now on, and the last batch that it has published."""
+    if address.startswith("kafka://"):
+        return 0, KafkaPublisher(address, topic, partitions, name).last_batch()
+    writer = log.open_writer(name)
+    return writer.epoch, max(writer.last_batch(topic, each) for each in range(partitions))
 
 
 def writer_name(app: str, folder: NodeFolder) -> str:
@@ -235,6 +259,11 @@ def ensure_topics(
     if built.output is None:
         return
     if built.output.topic not in present:
+        if built.folder.planned != EMPTY:
+            raise DataLost(
+                f"topic {built.output.topic!r}, which node {built.name!r} has written, is gone",
+                hint=f"--reset {built.name} writes it anew from the beginning of its inputs",
+            )
         partitions = built.output.partitions or built.place.buckets
         # Its records have the time of their events, which may be long ago: retention by time would
         # take what was written a moment ago.

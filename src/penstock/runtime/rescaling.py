@@ -1,7 +1,5 @@
 """The state of a node that does not run, spread over another number of buckets."""
 
-from pathlib import Path
-
 from penstock.errors import AppError, InvalidInput, StateMissing
 from penstock.runtime.folders import NodeFolder
 from penstock.streams.spark.place import forget_warm
@@ -25,8 +23,8 @@ def rescale_node(folder: NodeFolder, buckets: int) -> tuple[int, int]:
         raise InvalidInput(
             f"{folder.node} has {buckets} buckets already", hint="give another number"
         )
-    committed = last_batch(Path(folder.checkpoint) / "commits")
-    if last_batch(Path(folder.checkpoint) / "offsets") > committed and not facts["key"]:
+    committed = folder.committed
+    if folder.planned > committed and not facts["key"]:
         # Parts of it may be in the topic, and rows without a key would find other partitions.
         raise AppError(
             f"{folder.node} was stopped in the middle of batch {committed + 1}, and writes rows "
@@ -48,9 +46,3 @@ def rescale_node(folder: NodeFolder, buckets: int) -> tuple[int, int]:
         forget(folder.state, operator, before)
     forget_warm(folder.checkpoint)
     return before, rows
-
-
-def last_batch(folder: Path) -> int:
-    """The highest number in a log of Spark's, EMPTY if there is none."""
-    names = folder.iterdir() if folder.is_dir() else ()
-    return max((int(each.name) for each in names if each.name.isdigit()), default=EMPTY)

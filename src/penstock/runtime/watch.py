@@ -1,8 +1,8 @@
 """Watching one node: its query, what it has come to, and when to start it again after a failure."""
 
-import contextlib
 import json
 import logging
+import math
 import re
 from typing import Any
 
@@ -10,7 +10,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock import clock
-from penstock.errors import ForeignCheckpoint, PenstockError
+from penstock.errors import ForeignCheckpoint, PenstockError, WriterFenced
 from penstock.runtime.installation import Installation
 from penstock.runtime.nodes import Built, writer_name
 from penstock.runtime.rate import Rate
@@ -35,7 +35,6 @@ class Watch:
         self._built = built
         self._query: StreamingQuery | None = None
         self._topics: dict[str, SourceTopic] = {}
-        self._identities: dict[str, str] = {}  # of these topics
         self._pause = _FIRST_PAUSE
         self._retry_at = 0.0
         self._cleaned = -1
@@ -131,11 +130,19 @@ class Watch:
         self._note(query)
         self._query = None
         self.status.turn("stopped")
+        for topic in self._topics.values():
+            topic.close()
+        self._topics.clear()
 
     def _failed(self, error: BaseException) -> None:
         self._query = None
         self.status.turn("failed")
         self.status.error = cause_of(error)
+        if self.status.error.startswith(WriterFenced.__name__):
+            # Another process runs this node; to start it again would fence that one in turn.
+            self.status.retry_at, self._retry_at = None, math.inf
+            logger.error("node %s was taken over: %s", self.name, self.status.error)
+            return
         self.status.retry_at = clock.now_ms() + round(self._pause * 1_000)
         self._retry_at = clock.monotonic() + self._pause
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
@@ -166,27 +173,10 @@ class Watch:
         self._clean()
 
     def _ends(self, told: list[dict[str, Any]]) -> dict[str, SourceOffset]:
-        """How far each source is, by name.
-
-        Spark tells it in the order of its plan, and twice of one that stands there twice; so they
-        are known by their topics.
-        """
-        offsets = [each for each in (_offset(one["endOffset"]) for one in told) if each is not None]
-        ends = {}
-        for source in self._built.sources:
-            for offset in offsets:
-                if offset.topic == self._identity(source):
-                    ends[source.name] = offset
-                    offsets.remove(offset)
-                    break
-        return ends
-
-    def _identity(self, source: SourceSpec) -> str | None:
-        """Of the topic that the source reads, as long as it runs; None when that is gone."""
-        if source.name not in self._identities:
-            with contextlib.suppress(PenstockError):
-                self._identities[source.name] = str(open_topic(source.log, source.topic).id)
-        return self._identities.get(source.name)
+        """How far each source is, by name; Spark tells it in the order of its plan, and twice of
+        one that stands there twice."""
+        offsets = (_offset(one["endOffset"]) for one in told)
+        return {each.source: each for each in offsets if each is not None}
 
     def _note_input(self, source: SourceSpec, told: InputStatus, offset: SourceOffset) -> None:
         files = ProgressFiles(source.checkpoint, source.name)
@@ -213,7 +203,8 @@ class Watch:
                 topic = self._topics[source.name] = open_topic(source.log, source.topic)
             told.end = {str(n): topic.bounds(n).end for n in range(topic.partitions())}
         except PenstockError:  # the node itself says what is wrong with its topic
-            self._topics.pop(source.name, None)
+            if topic := self._topics.pop(source.name, None):
+                topic.close()
 
     def _publish_offsets(self) -> None:
         """Tells the log how far the node is, as a consumer group that every tool can show."""
@@ -241,7 +232,10 @@ class Watch:
         self._cleaned = batch // _CLEAN_EVERY
         place = self._built.place
         for operator in place.operators:
-            clean(place.state, operator, place.buckets, keep_from=batch - _KEPT_BATCHES)
+            try:
+                clean(place.state, operator, place.buckets, keep_from=batch - _KEPT_BATCHES)
+            except (PenstockError, OSError) as error:  # the node goes on, with more files
+                logger.warning("old state of %s was not removed: %s", self.name, error)
 
 
 def _offset(text: Any) -> SourceOffset | None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+BatchFunction = Callable[[DataFrame, int], None]
+
 
 @dataclass(frozen=True)
 class EachBatch:
@@ -15,11 +17,11 @@ class EachBatch:
     function that remembers the number writes exactly once.
     """
 
-    function: Callable[[DataFrame, int], None]
+    function: BatchFunction
     kind: str = "each_batch"
 
     def writer(self, rows: DataFrame, *, node: str) -> DataStreamWriter:
-        return rows.writeStream.foreachBatch(self.function)
+        return rows.writeStream.foreachBatch(_whole(self.function))
 
 
 @dataclass(frozen=True)
@@ -35,10 +37,25 @@ class Console:
                 print(f"{node}, batch {number}")  # noqa: T201
                 batch.show(self.rows, truncate=False)
 
-        return rows.writeStream.foreachBatch(show)
+        return rows.writeStream.foreachBatch(_whole(show))
 
 
-def each_batch(function: Callable[[DataFrame, int], None]) -> EachBatch:
+def _whole(function: BatchFunction) -> BatchFunction:
+    """Computes the batch once, to its end: only where rows were read are progress and state kept,
+    and a function may look at a few of them, or at all of them twice."""
+
+    def run(rows: DataFrame, batch: int) -> None:
+        rows.persist()
+        try:
+            rows.count()
+            function(rows, batch)
+        finally:
+            rows.unpersist()
+
+    return run
+
+
+def each_batch(function: BatchFunction) -> EachBatch:
     return EachBatch(function)
 
 

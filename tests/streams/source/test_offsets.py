@@ -18,7 +18,7 @@ from penstock.streams.source.progress import Progress
 
 def offset(clock: int | None, timed: bool = True) -> SourceOffset:
     progress = {0: Progress(3, 50, {"p": 7}), 11: Progress(0)}
-    return SourceOffset("some-id", 99, clock, {0: 5, 11: 0}, progress, timed)
+    return SourceOffset("orders", "some-id", 99, clock, {0: 5, 11: 0}, progress, timed)
 
 
 @pytest.mark.parametrize("told", [offset(None), offset(42), offset(None, timed=False)])
@@ -30,7 +30,7 @@ def test_as_json(told: SourceOffset) -> None:
 
 def test_settled_is_when_all_was_read() -> None:
     assert not offset(None).is_settled
-    assert SourceOffset("x", 0, None, {0: 3}, {0: Progress(3)}, True).is_settled
+    assert SourceOffset("orders", "x", 0, None, {0: 3}, {0: Progress(3)}, True).is_settled
 
 
 # The clock of a stream

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -225,16 +226,26 @@ def test_progress_files_are_few(tmp_path: Path) -> None:
         assert query.batch() == 1
         if number % 7 == 0:
             query.restart()
-        assert query.files <= 4
+        assert query.files <= 5  # two for each partition, and where the source began
 
 
 def test_a_progress_file_is_missing(tmp_path: Path) -> None:
     query = Query(ListedTopic([event(0)]), tmp_path)
     query.batch()
-    (path,) = (tmp_path / "progress" / "listed").iterdir()
+    (path,) = (tmp_path / "progress" / "listed").glob("0-*")
     path.unlink()
     with pytest.raises(ForeignCheckpoint, match=path.name):
         query.batch()
+
+
+def test_where_a_source_begins_is_decided_once(tmp_path: Path) -> None:
+    topic = ListedTopic([event(0)])
+    spec = replace(Query(topic, tmp_path / "other").spec, start="latest", checkpoint=str(tmp_path))
+    first = Planner(spec, topic).first()
+    topic.records[0].append(event(1))
+
+    assert Planner(spec, topic).first() == first
+    assert first.next == {0: 1}
 
 
 def test_polling_reads_progress_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

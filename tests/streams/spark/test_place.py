@@ -3,7 +3,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock.errors import InvalidInput
+from penstock.errors import InvalidInput, StateError
 from penstock.streams.algebra.aggregate import AggregateKernel
 from penstock.streams.algebra.aggregates import count
 from penstock.streams.spark import place
@@ -42,9 +42,26 @@ def test_a_node_that_is_built_is_the_place_of_its_operators() -> None:
     with building(QueryPlace("node", 3, one_host=False)) as found:
         assert place_for(None, 1, one_host=True) is found
 
-    assert place_for("query", 1, one_host=True) == QueryPlace("query", 1, one_host=True)
+    assert place_for("query", 1, one_host=True).checkpoint == "query"
     with pytest.raises(InvalidInput, match="a place for its state"):
         place_for(None, 1, one_host=True)
+
+
+def test_outside_an_app_operators_are_told_apart_by_what_they_are() -> None:
+    by_key = AggregateKernel("key", {"n": count()}, SCHEMA)
+    by_other = AggregateKernel("other", {"n": count()}, SCHEMA)
+    names = {place_for("query", 1, one_host=True).add_operator(it) for it in (by_key, by_other)}
+
+    assert len(names) == 2
+    assert place_for("query", 1, one_host=True).add_operator(by_key) in names
+
+
+def test_a_folder_that_others_can_read_is_refused(home: Path) -> None:
+    warm_folder("checkpoint").parent.chmod(0o755)
+    place._warm_home.cache_clear()
+
+    with pytest.raises(StateError, match="this user alone"):
+        warm_folder("checkpoint")
 
 
 def test_what_is_warm_is_nobody_elses_and_can_be_forgotten(home: Path) -> None:

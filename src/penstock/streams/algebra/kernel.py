@@ -49,7 +49,7 @@ class Kernel(Protocol):
         """Changes the state by everything that a batch has for this bucket; gives what changed.
 
         The state is changed when all of it is read, and is the caller's to commit. The clock, in
-        milliseconds, is that of the batch.
+        microseconds, is that of the batch.
         """
         ...
 

@@ -1,7 +1,8 @@
 """The keys of records as columns of rows: how upserts name the row that they replace.
 
-One column of text or bytes is the key as it is; one of another type is its JSON text; several are
-a JSON object. So a key that a person writes with any Kafka client is what it looks like.
+One column of text or bytes is the key as it is, and a JSON object of null where it is null; one of
+another type is its JSON text; several are a JSON object. So a key that a person writes with any
+Kafka client is what it looks like.
 """
 
 import json
@@ -23,7 +24,7 @@ def encode_keys(rows: pa.RecordBatch, key: Sequence[str]) -> pa.BinaryArray:
     if len(key) == 1:
         column = chosen.column(0)
         if _is_plain(column.type):
-            return column.cast(pa.binary())
+            return column.cast(pa.binary()).fill_null(_null_key(key[0]))
     if len(key) > 1:
         return format_for("json", chosen.schema).encode(chosen)
     alone = chosen.rename_columns([_ALONE])
@@ -38,6 +39,10 @@ def key_rows(keys: pa.BinaryArray, schema: pa.Schema, key: Sequence[str]) -> Dec
     if len(key) == 1 and _is_plain(fields.field(0).type):
         kind = "bytes" if pa.types.is_binary(fields.field(0).type) else "text"
         decoded = format_for(kind, fields).decode(keys.drop_null())
+        column = decoded.rows.column(0)
+        null = pa.scalar(_null_key(key[0])).cast(column.type)
+        column = pc.if_else(pc.equal(column, null), pa.scalar(None, column.type), column)
+        decoded = decoded._replace(rows=pa.RecordBatch.from_arrays([column], schema=fields))
     else:
         decoded = _from_json(keys.drop_null(), fields)
     places = np.flatnonzero(present)
@@ -72,6 +77,11 @@ def _one_value_each(texts: pa.BinaryArray) -> pa.BinaryArray:
         except (ValueError, RecursionError):
             wrong[place] = True
     return pc.if_else(pa.array(wrong), b"", texts) if wrong.any() else texts
+
+
+def _null_key(name: str) -> bytes:
+    """A record's own null key would not do: without a value too, it would say nothing."""
+    return json.dumps({name: None}, separators=(",", ":")).encode()
 
 
 def _is_plain(kind: pa.DataType) -> bool:

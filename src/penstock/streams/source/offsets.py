@@ -1,6 +1,6 @@
 """Offsets of a source, which carry its clock: Spark keeps them, so a batch run again sees the same.
 
-    {"topic": "<uuid>", "planned": 1794736980000, "clock": 1794736970000000,
+    {"source": "orders", "topic": "<uuid>", "planned": 1794736980000, "clock": 1794736970000000,
      "partitions": {"0": {"next": 42, "at": 30, "high": ..., "rejected": {"late": 1}, ...}}}
 
 `next` is where the batch ends, and the rest is the progress at `at`, where it begins: the clock of
@@ -29,6 +29,7 @@ _FILE = re.compile(r"(\d+)-(\d+)\.json.*")
 
 @dataclass(slots=True)
 class SourceOffset:
+    source: str
     topic: str
     planned: int
     clock: int | None
@@ -38,6 +39,7 @@ class SourceOffset:
 
     def as_json(self) -> dict[str, Any]:
         return {
+            "source": self.source,
             "topic": self.topic,
             "planned": self.planned,
             **({"clock": self.clock} if self.timed else {}),
@@ -51,6 +53,7 @@ class SourceOffset:
     def from_json(cls, content: dict[str, Any]) -> Self:
         partitions = content["partitions"].items()
         return cls(
+            content["source"],
             content["topic"],
             content["planned"],
             content.get("clock"),
@@ -128,6 +131,20 @@ class ProgressFiles:
         fresh = f"{path}.{uuid4().hex}.tmp"  # another attempt may write at the same time
         self._files.pipe_file(fresh, json.dumps(progress.as_json()).encode())
         self._files.mv(fresh, path)
+
+    def write_first(self, offset: dict[str, Any]) -> None:
+        self._files.makedirs(self._folder, exist_ok=True)
+        fresh = f"{self._folder}/first.json.tmp"
+        self._files.pipe_file(fresh, json.dumps(offset).encode())
+        self._files.mv(fresh, f"{self._folder}/first.json")
+
+    def read_first(self) -> dict[str, Any] | None:
+        """The offset that the source began with, None before it did."""
+        try:
+            found: dict[str, Any] = json.loads(self._files.cat_file(f"{self._folder}/first.json"))
+        except FileNotFoundError:
+            return None
+        return found
 
     def read(self, partition: int, end: int) -> Progress:
         try:

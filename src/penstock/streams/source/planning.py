@@ -34,10 +34,19 @@ class Planner:
         self._known: dict[int, Progress] = {}  # as read from the files last
 
     def first(self) -> SourceOffset:
+        """Where the source begins, decided once: a restart before the first batch keeps to it."""
+        kept = self._files.read_first() if self._files else None
+        if kept is not None:
+            return SourceOffset.from_json(kept)
         starts = starts_of(self._topic, self._spec.start)
         progress = {number: Progress(start) for number, start in starts.items()}
         timed = self._spec.rule is not None
-        return SourceOffset(str(self._topic.id), self._now(), None, starts, progress, timed)
+        first = SourceOffset(
+            self._spec.name, str(self._topic.id), self._now(), None, starts, progress, timed
+        )
+        if self._files is not None:
+            self._files.write_first(first.as_json())
+        return first
 
     def stop_at_present(self) -> None:
         """From now on nothing is read that was not there at this moment."""
@@ -73,7 +82,9 @@ class Planner:
         if self._files is not None:
             # What the batch before began with is still asked for by those who watch it.
             self._files.forget_before({n: each.at for n, each in start.progress.items()})
-        return replace(start, planned=now, clock=time, next=ends, progress=progress)
+        return replace(
+            start, planned=now, clock=time, next=ends, progress=progress, timed=rule is not None
+        )
 
     def _idle(self, idle_after: int | None, now: int) -> frozenset[int]:
         if idle_after is None:

@@ -1,19 +1,17 @@
 """Stateful operators on Spark: rows are packed, go to their buckets, and meet their state there.
 
-To Spark the query has no state: every bucket is a partition that runs in every batch, with rows or
-without, reads the clock of the batch itself, and keeps its state under the batch's number.
+To Spark the query has no state: every bucket takes a step in every batch, with rows or without,
+reads the clock of the batch itself, and keeps its state under the batch's number.
 """
 
 import tempfile
 from collections.abc import Iterator
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.errors import KernelError
 from penstock.streams.algebra.kernel import Kernel
 from penstock.streams.source.offsets import clock_of_batch
 from penstock.streams.source.spec import PACKED
@@ -68,29 +66,22 @@ class Step:
         if self._checkpoint is None:
             yield from self._at_once(batches)
             return
-        context = TaskContext.get()
-        assert context is not None
-        bucket, batch = context.partitionId(), int(batch_id())
-        if bucket >= self._buckets:
-            raise KernelError(
-                f"operator {self._operator} ran as partition {bucket} of {self._buckets}",
-                hint="the output of a stateful operator cannot be united with other rows in the "
-                "same node; derive a stream from each and unite those",
-            )
-        if self._passed:
-            forget_files(self._passed, bucket, str(batch))
-        packed = list(unpack(batches))
-        with BucketState.open(
-            self._state,
-            warm_folder(self._checkpoint),
-            operator=self._operator,
-            bucket=bucket,
-            buckets=self._buckets,
-            schema=self._kernel.state,
-            version=batch - 1,
-        ) as state:
-            yield from self._kernel.step(state, packed, clock_of_batch(self._checkpoint, batch))
-            state.commit(batch)
+        batch = int(batch_id())
+        clock = clock_of_batch(self._checkpoint, batch)
+        for bucket, packed in sorted(unpack(batches).items()):
+            if self._passed:
+                forget_files(self._passed, bucket, str(batch))
+            with BucketState.open(
+                self._state,
+                warm_folder(self._checkpoint),
+                operator=self._operator,
+                bucket=bucket,
+                buckets=self._buckets,
+                schema=self._kernel.state,
+                version=batch - 1,
+            ) as state:
+                yield from self._kernel.step(state, packed, clock)
+                state.commit(batch)
 
     def _at_once(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """All rows in one step on a state that is thrown away."""
@@ -106,4 +97,5 @@ class Step:
                 version=EMPTY,
             ) as state,
         ):
-            yield from self._kernel.step(state, list(unpack(batches)), None)
+            for packed in unpack(batches).values():
+                yield from self._kernel.step(state, packed, None)

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from penstock import clock
-from penstock.errors import WriterFenced
+from penstock.errors import LogUnreachable, WriterFenced
 from penstock.events.batch import decode, read_header
 from penstock.events.record import Record
 from penstock.log.client.connection import meaning, meaningful, settings
@@ -125,10 +125,13 @@ class KafkaPublisher:
                 continue
             if (error := message.error()) is not None:
                 if error.code() == KafkaError._PARTITION_EOF:
-                    break
+                    return found
                 raise KafkaException(error)
             found.append(json.loads(message.value() or b"{}")["batch"])
-        return found
+        raise LogUnreachable(
+            f"{self._control} was not read to its end in {_TIME_LIMIT:.0f} s",
+            hint="is Kafka running?",
+        )
 
 
 def _records(batches: memoryview) -> Iterator[Record]:

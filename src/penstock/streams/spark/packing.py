@@ -42,6 +42,15 @@ class Packer:
         return cls(kernel_from_spec(content["kernel"]), content["buckets"], content["folder"])
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Every bucket is named at least once, so that each takes its step in every batch."""
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.array(np.arange(self._buckets, dtype=np.int32)),
+                pa.nulls(self._buckets, pa.binary()),
+                pa.nulls(self._buckets, pa.string()),
+            ],
+            schema=PACKED,
+        )
         for rows in batches:
             if rows.num_rows:
                 yield self._pack(self._kernel.partial(rows))
@@ -80,11 +89,17 @@ class Packer:
         return str(path)
 
 
-def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def unpack(batches: Iterator[pa.RecordBatch]) -> dict[int, list[pa.RecordBatch]]:
+    """The packed rows of each bucket that is named, most often of one."""
+    found: dict[int, list[pa.RecordBatch]] = {}
     for batch in batches:
-        for payload, file in zip(batch["_payload"], batch["_file"], strict=True):
-            source = pa.memory_map(file.as_py()) if file.is_valid else payload.as_buffer()
-            yield from pa.ipc.open_stream(source)
+        for bucket, payload, file in zip(*batch.columns, strict=True):
+            packed = found.setdefault(bucket.as_py(), [])
+            if file.is_valid:
+                packed.extend(pa.ipc.open_stream(pa.memory_map(file.as_py())))
+            elif payload.is_valid:
+                packed.extend(pa.ipc.open_stream(payload.as_buffer()))
+    return found
 
 
 def forget_files(folder: str, bucket: int, batch: str) -> None:

@@ -5,8 +5,10 @@ app they are given the checkpoint of the query that they will be part of.
 """
 
 import hashlib
+import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,18 +37,24 @@ class QueryPlace:
     buckets: int
     one_host: bool
     crash_points: str = ""
+    numbered: bool = True
     operators: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def add_operator(self, kernel: Kernel) -> str:
-        """Names an operator by what it does and how many came before it.
+        """Names an operator by what it does and how many came before it, or outside an app by
+        all that it is.
 
         What is noted of it is what its state depends on: columns that it does not read may come
         and go.
         """
         spec = {name: value for name, value in kernel.spec().items() if name != "schema"}
-        name = f"{len(self.operators)}-{spec['kernel']}"
         fields = [*kernel.state.keys, *kernel.state.values]
-        self.operators[name] = spec | {"state": {each.name: str(each.type) for each in fields}}
+        spec |= {"state": {each.name: str(each.type) for each in fields}}
+        which = str(len(self.operators))
+        if not self.numbered:  # each has a place object of its own there
+            which = hashlib.blake2b(json.dumps(spec).encode(), digest_size=4).hexdigest()
+        name = f"{which}-{spec['kernel']}"
+        self.operators[name] = spec
         return name
 
     @property
@@ -77,9 +85,12 @@ def _warm_home() -> Path:
         home = str(_MEMORY if in_memory else tempfile.gettempdir())
     own = Path(home) / f"penstock-{os.getuid()}"
     own.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if own.stat().st_uid != os.getuid():  # anybody may make a folder there, and read it then
+    about = own.lstat()
+    # Anybody may make a folder there, or a link, and read what is put into it.
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
         raise StateError(
-            f"{own} belongs to another user", hint="remove it, or set PENSTOCK_WARM to a folder"
+            f"{own} is not a folder of this user alone",
+            hint="remove it, or set PENSTOCK_WARM to another folder",
         )
     return own
 
@@ -112,4 +123,4 @@ def place_for(checkpoint: str | None, buckets: int, one_host: bool) -> QueryPlac
             hint="use it inside an app, or give checkpoint=, the folder that the query's "
             "checkpointLocation names",
         )
-    return QueryPlace(checkpoint, buckets, one_host)
+    return QueryPlace(checkpoint, buckets, one_host, numbered=False)

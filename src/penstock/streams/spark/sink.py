@@ -6,6 +6,7 @@ known and skipped. This file stays light: the process that commits starts with e
 
 import gc
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -81,12 +82,13 @@ class TopicSink(DataSourceStreamArrowWriter):
 
         crash_at(self._spec.crash_points, BEFORE_COMMIT)
         staged = [each for each in messages if isinstance(each, Staged)]
-        batches: dict[int, bytes] = {}
+        parts: defaultdict[int, list[bytes]] = defaultdict(list)
         for each in staged:
             content, at = self._content(each), 0
             for partition, size in each.parts:
-                batches[partition] = batches.get(partition, b"") + content[at : at + size]
+                parts[partition].append(content[at : at + size])
                 at += size
+        batches = {partition: b"".join(some) for partition, some in parts.items()}
         publisher_for(self._spec).publish(batchId, batches, self._promise(batchId))
         crash_at(self._spec.crash_points, AFTER_COMMIT)
         self._tidy(staged)

@@ -89,20 +89,20 @@ class _Reading:
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         wanted: Range | None = partition.range
-        if wanted is None:
-            return
         # Compiled code is loaded where rows are read, not in the processes that only plan.
         from penstock.streams.source.rows import RowReader
         from penstock.streams.spark.packing import Packer
 
-        topic = _opened(self._spec.log, self._spec.topic, partition.topic)
-        rows = _joined(RowReader(self._spec).read(topic, wanted))
+        rows: Iterator[pa.RecordBatch] = iter(())
+        if wanted is not None:
+            topic = _opened(self._spec.log, self._spec.topic, partition.topic)
+            rows = _joined(RowReader(self._spec).read(topic, wanted))
         yield from rows if self._pack is None else Packer.parse(self._pack)(rows)
-        if self._spec.checkpoint:
+        if wanted is not None and self._spec.checkpoint:
             files = ProgressFiles(self._spec.checkpoint, self._spec.name)
             files.write(wanted.partition, wanted.progress)
 
-    def _ranges(self, start: SourceOffset, end: SourceOffset) -> list[RangePartition]:
+    def _ranges(self, end: SourceOffset) -> list[RangePartition]:
         ranges = [
             RangePartition(end.topic, Range(number, until, end.progress[number], end.planned))
             for number, until in end.next.items()
@@ -114,8 +114,7 @@ class _Reading:
 
 class _BatchReader(_Reading, DataSourceReader):
     def partitions(self) -> list[RangePartition]:
-        start = self._planner.first()
-        return self._ranges(start, self._planner.present(start))
+        return self._ranges(self._planner.present(self._planner.first()))
 
 
 class _StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -132,7 +131,7 @@ class _StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNo
         return self._planner.next(SourceOffset.from_json(start)).as_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
-        return self._ranges(SourceOffset.from_json(start), SourceOffset.from_json(end))
+        return self._ranges(SourceOffset.from_json(end))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: consumer groups are told by the runtime, once the batch is durable."""

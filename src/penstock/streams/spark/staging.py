@@ -15,7 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from penstock.errors import InvalidInput
+from penstock.errors import InvalidInput, KernelError
 from penstock.events.columns import SCHEMA
 from penstock.events.encoding import encode_columns
 from penstock.events.formats import format_for
@@ -30,15 +30,14 @@ _INLINE = 256 * 1024
 def stage(batches: Iterator[pa.RecordBatch], spec: SinkSpec, schema: StructType) -> Staged:
     rows = pa.Table.from_batches(batches, to_arrow_schema(schema, timezone="UTC"))
     crash_at(spec.crash_points, IN_WORKER)
-    if not rows.num_rows:
-        return Staged()
-    records, partitions = _records(rows, spec)
     parts, content = [], []
-    for partition in np.unique(partitions):
-        own = records.filter(pa.array(partitions == partition))
-        encoded = b"".join(encode_columns(own))
-        parts.append((int(partition), len(encoded)))
-        content.append(encoded)
+    for whole in _in_batches(rows):
+        records, partitions = _records(whole, spec)
+        for partition in np.unique(partitions):
+            own = records.filter(pa.array(partitions == partition))
+            encoded = b"".join(encode_columns(own))
+            parts.append((int(partition), len(encoded)))
+            content.append(encoded)
     staged = Staged(tuple(parts), b"".join(content))
     if len(staged.content) <= _INLINE:
         return staged
@@ -49,8 +48,7 @@ def stage(batches: Iterator[pa.RecordBatch], spec: SinkSpec, schema: StructType)
     return Staged(staged.parts, file=path)
 
 
-def _records(rows: pa.Table, spec: SinkSpec) -> tuple[pa.RecordBatch, NDArray[np.int32]]:
-    whole = _one_batch(rows)
+def _records(whole: pa.RecordBatch, spec: SinkSpec) -> tuple[pa.RecordBatch, NDArray[np.int32]]:
     keys = encode_keys(whole, spec.key) if spec.key else None
     present = np.ones(whole.num_rows, np.bool_)
     if WEIGHT in whole.schema.names:
@@ -92,7 +90,7 @@ def last_changes(
 
     Of each key's changes the last that appears counts; one of which nothing appears is gone.
     """
-    codes = keys.dictionary_encode().indices.to_numpy()
+    codes = keys.dictionary_encode(null_encoding="encode").indices.to_numpy()
     count = int(codes.max(initial=-1)) + 1
     last_any = np.full(count, -1, np.int64)
     last_new = np.full(count, -1, np.int64)
@@ -105,5 +103,12 @@ def last_changes(
     return chosen[order], (last_new >= 0)[order]
 
 
-def _one_batch(rows: pa.Table) -> pa.RecordBatch:
-    return rows.combine_chunks().to_batches()[0]
+def _in_batches(rows: pa.Table) -> list[pa.RecordBatch]:
+    """The rows of a table in one batch, as their changes are weighed against each other."""
+    whole: list[pa.RecordBatch] = rows.combine_chunks().to_batches()
+    if len(whole) > 1 and WEIGHT in rows.column_names:
+        raise KernelError(
+            "the changes of a batch in one task are more than 2 GiB",
+            hint="let fewer rows into a batch: app.stream(..., max_rows=...)",
+        )
+    return whole

@@ -29,15 +29,18 @@ def warm_up() -> None:
     records = decode_columns(b"".join(encode_columns(values))).batch
     form.decode(records["value"])
     kernel = AggregateKernel("key", {"total": ps.sum("number"), "n": ps.count()}, schema)
-    with tempfile.TemporaryDirectory() as folder, BucketState.open(
-        folder,
-        folder,
-        operator="warm",
-        bucket=0,
-        buckets=1,
-        schema=kernel.state,
-        version=EMPTY,
-    ) as state:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        BucketState.open(
+            folder,
+            folder,
+            operator="warm",
+            bucket=0,
+            buckets=1,
+            schema=kernel.state,
+            version=EMPTY,
+        ) as state,
+    ):
         list(kernel.step(state, [kernel.partial(row)], None))
 
 
