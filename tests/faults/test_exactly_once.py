@@ -76,19 +76,26 @@ def kill_at_some_moment(shop: Shop, dice: random.Random, victim: Victim) -> None
 
 
 def moment(shop: Shop, dice: random.Random) -> tuple[str, Callable[[], bool]]:
-    """Something that a node does in every batch, and whether it was done once more by now."""
-    node = dice.choice(TOPICS)
-    step = dice.choice(("offsets", "state", "published", "commits"))
+    """Something that a node does in every batch, and whether it was done again by now."""
+    node, step = dice.choice(MOMENTS)
 
-    def done() -> int:
+    def done() -> set[object]:
         if step == "published":
             with contextlib.suppress(PenstockError):  # it is not there yet
-                return sum(ends_of(shop.log, node))
-            return 0
-        return sum(1 for _ in (shop.checkpoint(node) / step).rglob("*"))
+                return {sum(ends_of(shop.log, node))}
+            return set()
+        return set((shop.checkpoint(node) / step).rglob("*"))
 
-    before, more = done(), dice.randint(1, 3)
-    return f"{step} of {node}", lambda: done() >= before + more
+    before = done()
+    return f"{step} of {node}", lambda: bool(done() - before)
+
+
+MOMENTS = [
+    (node, step)
+    for node in TOPICS
+    for step in ("offsets", "state", "published", "commits")
+    if (node, step) != ("kept", "state")  # it has none
+]
 
 
 def kill_all(shop: Shop, dice: random.Random) -> None:

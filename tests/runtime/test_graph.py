@@ -101,6 +101,6 @@ def test_what_a_node_writes_is_a_topic_of_its_own() -> None:
     check_topics({"orders": orders, "again": Topic("again", "orders", orders.schema)})
     with pytest.raises(DuplicateName, match="'orders' and 'clean' both have the topic 'orders'"):
         check_topics({"orders": orders, "clean": clean})
+    one = Derivation("one", lambda orders: orders, ("orders",), "clean")
     with pytest.raises(DuplicateName, match="'one' and 'twice' both"):
-        one = Derivation("one", lambda orders: orders, ("orders",), "clean")
         check_topics({"orders": orders, "one": one, "twice": twice})

@@ -94,22 +94,45 @@ def clock_of_batch(checkpoint: str, batch: int) -> int | None:
     It is read from what Spark wrote before the batch began. A source that is not ours has the
     query's watermark for its clock.
     """
-    files, path = fsspec.core.url_to_fs(checkpoint)
-    lines = files.cat_file(f"{path.rstrip('/')}/offsets/{batch}").decode().splitlines()
+    about, offsets = _planned(checkpoint, batch)
     clocks: list[int | None] = []
-    for line in lines[2:]:
-        try:
-            offset = json.loads(line)
-        except ValueError:
-            offset = None
-        if isinstance(offset, dict) and "partitions" in offset and "planned" in offset:
+    for offset in offsets:
+        if offset is not None:
             if "clock" in offset:
                 clocks.append(offset["clock"])
-        elif watermark := json.loads(lines[1]).get("batchWatermarkMs"):
+        elif watermark := about.get("batchWatermarkMs"):
             clocks.append(watermark * 1_000)
     if not clocks or None in clocks:
         return None
     return min(clock for clock in clocks if clock is not None)
+
+
+def has_unread_source(checkpoint: str, batch: int) -> bool:
+    """Whether a source of the query had nothing to read up to this batch."""
+    return any(
+        offset is None
+        or all(each["read"] == 0 and each["next"] == each["at"] for each in _parts(offset))
+        for offset in _planned(checkpoint, batch)[1]
+    )
+
+
+def _parts(offset: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(offset["partitions"].values())
+
+
+def _planned(checkpoint: str, batch: int) -> tuple[dict[str, Any], list[dict[str, Any] | None]]:
+    """What Spark noted of a batch, and the offset of each source; None of one that is not ours."""
+    files, path = fsspec.core.url_to_fs(checkpoint)
+    lines = files.cat_file(f"{path.rstrip('/')}/offsets/{batch}").decode().splitlines()
+    offsets: list[dict[str, Any] | None] = []
+    for line in lines[2:]:
+        try:
+            content = json.loads(line)
+        except ValueError:
+            content = None
+        is_ours = isinstance(content, dict) and {"source", "partitions"} <= content.keys()
+        offsets.append(content if is_ours else None)
+    return json.loads(lines[1]), offsets
 
 
 class ProgressFiles:

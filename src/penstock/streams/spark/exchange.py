@@ -6,6 +6,7 @@ reads the clock of the batch itself, and keeps its state under the batch's numbe
 
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -13,12 +14,12 @@ from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.streams.algebra.kernel import Kernel
-from penstock.streams.source.offsets import clock_of_batch
+from penstock.streams.source.offsets import clock_of_batch, has_unread_source
 from penstock.streams.source.spec import PACKED
 from penstock.streams.spark.origin import Origin, origin_of, with_origin
 from penstock.streams.spark.packing import Packer, batch_id, forget_files, unpack
 from penstock.streams.spark.place import QueryPlace, place_for, warm_folder
-from penstock.streams.state import EMPTY, BucketState
+from penstock.streams.state import EMPTY, BucketState, open_for
 
 
 def run_kernel(df: DataFrame, kernel: Kernel, *, checkpoint: str | None = None) -> DataFrame:
@@ -71,14 +72,15 @@ class Step:
         for bucket, packed in sorted(unpack(batches).items()):
             if self._passed:
                 forget_files(self._passed, bucket, str(batch))
-            with BucketState.open(
+            with open_for(
+                batch,
                 self._state,
                 warm_folder(self._checkpoint),
                 operator=self._operator,
                 bucket=bucket,
                 buckets=self._buckets,
+                may_begin=partial(has_unread_source, self._checkpoint, batch - 1),
                 schema=self._kernel.state,
-                version=batch - 1,
             ) as state:
                 yield from self._kernel.step(state, packed, clock)
                 state.commit(batch)

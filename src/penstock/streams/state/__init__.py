@@ -2,6 +2,7 @@
 
 from penstock.streams.state.bucket import EMPTY, BucketState
 from penstock.streams.state.durable import clean
+from penstock.streams.state.gaps import open_for
 from penstock.streams.state.info import BucketInfo, look_up, state_info, state_schema
 from penstock.streams.state.keys import bucket_of
 from penstock.streams.state.rescale import forget, rescale
@@ -16,6 +17,7 @@ __all__ = [
     "clean",
     "forget",
     "look_up",
+    "open_for",
     "rescale",
     "state_info",
     "state_schema",

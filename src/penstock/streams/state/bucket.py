@@ -97,7 +97,7 @@ class BucketState(Rows):
 
     def commit(self, version: int) -> None:
         """Makes what was changed durable, as this version, and ends the step."""
-        if version != self.version + 1:
+        if version != self.version + 1 and not version > self.version == EMPTY:
             raise InvalidInput(
                 f"version {version} cannot follow version {self.version}",
                 hint="a step opens the version before the one it commits",
