@@ -11,6 +11,7 @@ from penstock.streams.source.offsets import (
     SourceOffset,
     clock_of,
     clock_of_batch,
+    has_idle_source,
     totals,
 )
 from penstock.streams.source.progress import Progress
@@ -126,3 +127,23 @@ def test_old_progress_is_forgotten(tmp_path: Path) -> None:
     files.forget_before({0: 5, 1: 41})
     left = {path.name for path in folder.iterdir()}
     assert left == {"0-5.json", "0-40.json", "notes.txt"} | {f"10-{end}.json" for end in (4, 5, 40)}
+
+
+def test_a_source_that_had_nothing_new_is_idle(tmp_path: Path) -> None:
+    def plan(batch: int, *ends: int) -> None:
+        offsets = [
+            SourceOffset(f"source {n}", "id", 0, None, {0: end}, {0: Progress(0)}, False).as_json()
+            for n, end in enumerate(ends)
+        ]
+        path = tmp_path / "offsets" / str(batch)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("\n".join(["v1", "{}", *map(json.dumps, offsets)]))
+
+    plan(0, 5, 0)
+    plan(1, 6, 1)
+    plan(2, 7, 1)
+
+    assert has_idle_source(str(tmp_path), 0)
+    assert not has_idle_source(str(tmp_path), 1)
+    assert has_idle_source(str(tmp_path), 2)
+    assert has_idle_source(str(tmp_path), 99)  # nobody remembers

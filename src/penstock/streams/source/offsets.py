@@ -107,17 +107,20 @@ def clock_of_batch(checkpoint: str, batch: int) -> int | None:
     return min(clock for clock in clocks if clock is not None)
 
 
-def has_unread_source(checkpoint: str, batch: int) -> bool:
-    """Whether a source of the query had nothing to read up to this batch."""
-    return any(
-        offset is None
-        or all(each["read"] == 0 and each["next"] == each["at"] for each in _parts(offset))
-        for offset in _planned(checkpoint, batch)[1]
-    )
+def has_idle_source(checkpoint: str, batch: int) -> bool:
+    """Whether a source of the query had nothing new in this batch, as far as Spark remembers it."""
+    try:
+        now = _planned(checkpoint, batch)[1]
+        before = _planned(checkpoint, batch - 1)[1] if batch else [_unread(each) for each in now]
+    except FileNotFoundError:
+        return True
+    return any(each is None or each == earlier for each, earlier in zip(now, before, strict=True))
 
 
-def _parts(offset: dict[str, Any]) -> list[dict[str, Any]]:
-    return list(offset["partitions"].values())
+def _unread(offset: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The offset itself, if nothing was read up to it."""
+    parts = offset["partitions"].values() if offset else ()
+    return offset if all(each["next"] == each["at"] for each in parts) else None
 
 
 def _planned(checkpoint: str, batch: int) -> tuple[dict[str, Any], list[dict[str, Any] | None]]:

@@ -14,7 +14,7 @@ from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.streams.algebra.kernel import Kernel
-from penstock.streams.source.offsets import clock_of_batch, has_unread_source
+from penstock.streams.source.offsets import clock_of_batch, has_idle_source
 from penstock.streams.source.spec import PACKED
 from penstock.streams.spark.origin import Origin, origin_of, with_origin
 from penstock.streams.spark.packing import Packer, batch_id, forget_files, unpack
@@ -79,7 +79,7 @@ class Step:
                 operator=self._operator,
                 bucket=bucket,
                 buckets=self._buckets,
-                may_begin=partial(has_unread_source, self._checkpoint, batch - 1),
+                may_skip=partial(has_idle_source, self._checkpoint),
                 schema=self._kernel.state,
             ) as state:
                 yield from self._kernel.step(state, packed, clock)

@@ -1,8 +1,8 @@
 """Steps that were not taken: Spark leaves an operator out of a batch that has nothing for it.
 
-That is so in a query of several sources, when those of the operator have nothing new. Then no
-bucket of it has that version, and the next step goes on from the last one there is. A version that
-other buckets have is another matter: this one has lost it.
+That is so in a query of several sources, when those of the operator have nothing new. Then the next
+step goes on from the last version there is. One that the operator must have had is another matter:
+it is lost.
 """
 
 from collections.abc import Callable
@@ -22,21 +22,21 @@ def open_for(
     operator: str,
     bucket: int,
     buckets: int,
-    may_begin: Callable[[], bool],
+    may_skip: Callable[[int], bool],
     **more: Any,
 ) -> BucketState:
     """The state as the last step before this batch left it.
 
-    `may_begin` says whether the operator may not have taken any step before; it is asked when
-    nothing is kept. Raises StateMissing otherwise, and as BucketState.open does.
+    `may_skip` says whether the operator may have been left out of a batch; it is asked of those
+    whose version is not there. Raises StateMissing otherwise, and as BucketState.open does.
     """
     place = {"operator": operator, "bucket": bucket, "buckets": buckets, **more}
     try:
         return BucketState.open(address, warm_folder, version=batch - 1, **place)
     except StateMissing:
-        newest = [_newest(address, operator, each, buckets, batch) for each in range(buckets)]
-        last = max(newest)
-        if newest[bucket] != last or (last == EMPTY and not may_begin()):
+        deltas, _ = BucketFiles(address, operator, bucket, buckets).versions()
+        last = max((version for version in deltas if version < batch), default=EMPTY)
+        if not all(map(may_skip, range(last + 1, batch))):
             raise
     if last != EMPTY:
         # Empty deltas, so that versions follow each other without a gap.
@@ -45,8 +45,3 @@ def open_for(
                 state.commit(version)
         last = batch - 1
     return BucketState.open(address, warm_folder, version=last, **place)
-
-
-def _newest(address: str, operator: str, bucket: int, buckets: int, below: int) -> int:
-    deltas, _ = BucketFiles(address, operator, bucket, buckets).versions()
-    return max((version for version in deltas if version < below), default=EMPTY)
