@@ -17,6 +17,8 @@ penstock.errors.TopicNotFound: there is no topic 'clicks'
   hint: create it first
  SQLSTATE: XXKST"""
 
+FOREIGN = STREAM_FAILED.replace("\nRuntimeError: the scale", "\nlib.ArrowInvalid: the scale")
+
 JAVA = """An error occurred while calling o2051.start.
 : org.apache.spark.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] no such source
 \tat org.apache.spark.sql.errors.QueryExecutionErrors$.dataSourceNotFoundError(Q.scala:1)"""
@@ -26,6 +28,7 @@ JAVA = """An error occurred while calling o2051.start.
     ("error", "said"),
     [
         (Exception(STREAM_FAILED), "RuntimeError: the scale is out of order"),
+        (Exception(FOREIGN), "lib.ArrowInvalid: the scale is out of order"),
         (Exception(OURS), "TopicNotFound: there is no topic 'clicks'\n  hint: create it first"),
         (
             Exception(JAVA),

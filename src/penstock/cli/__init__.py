@@ -25,7 +25,10 @@ COMMANDS = {
     "produce": ("penstock.cli.produce", "Append lines of a file or of standard input."),
     "tail": ("penstock.cli.tail", "Show the records of a topic, and those to come."),
     "groups": ("penstock.cli.groups", "List, describe, reset and delete consumer groups."),
-    "bench": ("penstock.cli.bench", "Measure the log beside Apache Kafka."),
+    "bench": (
+        "penstock.cli.bench",
+        "Measure the log beside Apache Kafka, and apps beside Spark alone.",
+    ),
 }
 
 

@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -105,7 +106,8 @@ def _session(app: App) -> Iterator[SparkSession]:
     try:
         yield session
     finally:
-        session.stop()
+        with suppress(Py4JNetworkError, ConnectionError):  # it is gone already
+            session.stop()
 
 
 def _use_here(session: SparkSession) -> None:

@@ -1,6 +1,7 @@
 """Running an app: all nodes at once, each on its own when it fails, until told to stop."""
 
 import fcntl
+import logging
 import os
 import signal
 import threading
@@ -16,6 +17,8 @@ from penstock.runtime.folders import app_folder
 from penstock.runtime.installation import Installation, check_renewal, installed
 from penstock.runtime.status import AppStatus, NodeStatus
 from penstock.runtime.watch import Watch, cause_of
+
+logger = logging.getLogger(__name__)
 
 _LOOK_EVERY = 0.25
 _TELL_EVERY = 1.0
@@ -96,7 +99,11 @@ class Supervisor:
         self._tell()
         deadline = clock.monotonic() + _STOP_WITHIN
         for watch in self.watches:
-            watch.stop(max(0.0, deadline - clock.monotonic()))
+            try:
+                watch.stop(max(0.0, deadline - clock.monotonic()))
+            except Exception as error:  # a signal to all processes has ended Spark before
+                logger.warning("node %s was cut short: %s", watch.name, cause_of(error))
+                watch.status.turn("stopped")
         return len(self.status.failing)
 
     def _tell(self) -> None:

@@ -252,7 +252,12 @@ def cause_of(error: BaseException) -> str:
     if found:
         name, message = found[-1]
         return f"{name}: {message}"
+    lines = text.splitlines()
+    for number in reversed([n for n, line in enumerate(lines) if line.startswith("Traceback (")]):
+        raised = [line for line in lines[number + 1 :] if line and not line.startswith(" ")]
+        if raised:
+            return raised[0].strip()[:500]
     # What Java raised stands after a colon, on the line after the call that it was raised in.
-    lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip()]
+    lines = [line.strip().removeprefix(": ") for line in lines if line.strip()]
     raised = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b.*: ", line)]
     return (raised or lines or [type(error).__name__])[-1 if raised else 0][:500]
