@@ -27,7 +27,7 @@ COMMANDS = {
     "groups": ("penstock.cli.groups", "List, describe, reset and delete consumer groups."),
     "bench": (
         "penstock.cli.bench",
-        "Measure the log beside Apache Kafka, and apps beside Spark alone.",
+        "Measure the log beside Kafka, and apps beside native Spark.",
     ),
 }
 
