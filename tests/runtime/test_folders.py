@@ -90,3 +90,18 @@ def test_apps_of_a_folder(tmp_path: Path, folder: NodeFolder) -> None:
     (tmp_path / "apps" / "a-file").touch()
     NodeFolder("bank", "x", app_folder(tmp_path, "bank") / "x").settle(FACTS)
     assert apps_in(tmp_path) == ["bank", "shop"]
+
+
+def test_a_first_batch_that_never_began_is_forgotten(folder: NodeFolder) -> None:
+    offsets = Path(folder.checkpoint) / "offsets"
+    folder.sweep()
+    offsets.mkdir(parents=True)
+    (offsets / ".0.75488e5d.tmp").touch()
+
+    folder.sweep()
+    assert list(offsets.iterdir()) == []
+
+    (offsets / "0").touch()
+    (offsets / ".1.75488e5d.tmp").touch()
+    folder.sweep()
+    assert len(list(offsets.iterdir())) == 2

@@ -48,7 +48,7 @@ def log(repeats: int, quick: bool, output: Path) -> None:
     type=click.Path(path_type=Path, dir_okay=False),
 )
 def spark(repeats: int, quick: bool, output: Path) -> None:
-    """Run Spark with penstock and Spark alone in turn, and write a table of both.
+    """Run apps and Spark alone in turn, and write a table of both.
 
     \b
     Example:

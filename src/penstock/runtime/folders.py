@@ -76,6 +76,17 @@ class NodeFolder:
         """The address of what its operators keep."""
         return f"{self.checkpoint}/state"
 
+    def sweep(self) -> None:
+        """Removes what a crash left of a first batch that never began.
+
+        Spark writes the offsets of a batch under another name first, and refuses to begin where
+        it finds that.
+        """
+        offsets = Path(self.checkpoint) / "offsets"
+        if offsets.is_dir() and not any(offsets.glob("[0-9]*")):
+            for left in offsets.iterdir():
+                left.unlink()
+
     def versioned(self, topic: str) -> str:
         """The topic that this generation writes."""
         return topic if self.generation == 1 else f"{topic}-v{self.generation}"

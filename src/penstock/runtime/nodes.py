@@ -178,6 +178,7 @@ class Builder:
 def start(built: Built, log: Log, address: str, *, app: str, once: bool) -> StreamingQuery:
     """Starts the query of a node. Raises NodeChanged, ForeignCheckpoint."""
     built.folder.settle(built.facts())
+    built.folder.sweep()
     name = writer_name(app, built.folder)
     if isinstance(built.node, Outlet):
         writer = built.node.sink.writer(built.frame, node=built.name)
