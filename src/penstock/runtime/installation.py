@@ -20,7 +20,6 @@ from penstock.runtime.nodes import Builder, Built, ensure_topics, start, writer_
 from penstock.streams.spark.kafka_publishing import control_topic
 from penstock.streams.spark.place import forget_warm
 from penstock.streams.spark.session import open_session
-from penstock.streams.spark.source import Penstock
 
 
 @dataclass
@@ -66,7 +65,6 @@ def installed(
     # server that was started for this does not end because nobody came.
     with Log.connect(address) as log, _session(app) as session:
         _use_here(session)
-        session.dataSource.register(Penstock)
         master = session.conf.get("spark.master") or ""
         one_host = master.startswith("local")
         source_log = str(app.data.absolute()) if app.log is None and one_host else address

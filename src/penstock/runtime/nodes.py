@@ -24,6 +24,7 @@ from penstock.streams.spark.operators import changes
 from penstock.streams.spark.origin import origin_of, source_frame, time_column
 from penstock.streams.spark.place import QueryPlace, building
 from penstock.streams.spark.sink import SinkSpec
+from penstock.streams.spark.source import register
 from penstock.streams.spark.staging import WEIGHT
 from penstock.streams.state import EMPTY
 
@@ -88,6 +89,7 @@ class Builder:
         crash_points = self._crash_points and f"{self._crash_points}/{node.name}"
         place = QueryPlace(folder.checkpoint, buckets, self._one_host, crash_points)
         built = Built(node, None, place, folder)  # type: ignore[arg-type]
+        register(self._session)
         with building(place):
             inputs = [self._input(name, built) for name in node.inputs]
             built.frame = node.function(*inputs) if isinstance(node, Derivation) else inputs[0]
@@ -205,6 +207,7 @@ def start(built: Built, log: Log, address: str, *, app: str, once: bool) -> Stre
             time=time_column(built.frame),
             crash_points=built.place.crash_points,
         )
+        register(frame.sparkSession)
         writer = frame.writeStream.format("penstock").options(**sink.options())
     writer = writer.option("checkpointLocation", built.folder.checkpoint).queryName(name)
     writer = (

@@ -1,6 +1,6 @@
 """The data source `penstock`: topics as typed rows, in batches and in streams, and the sink.
 
-    spark.dataSource.register(Penstock)
+    register(spark)
     spark.readStream.format("penstock").option("log", "penstock-data").option("topic", "orders") \\
         .option("schema", "id long, amount double, at timestamp").load()
 
@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -60,6 +61,15 @@ class Penstock(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> TopicSink:  # noqa: N802
         return TopicSink(SinkSpec.parse(self.options), schema)
+
+
+def register(session: SparkSession) -> None:
+    """Makes the source known to a session, anew for each query.
+
+    What is registered has a map of settings that the threads of all its queries write to, and one
+    that two wrote to at once stays broken as long as the session lives.
+    """
+    session.dataSource.register(Penstock)
 
 
 class RangePartition(InputPartition):
