@@ -39,4 +39,4 @@ def test_a_quick_run_reports_every_row(tmp_path: Path) -> None:
         assert float(values[1]) > 0
     steps = [line for line in done.stderr.splitlines() if line.startswith("[")]
     assert steps[-1].startswith(f"[{len(steps)}/{len(steps)}] ")
-    assert [each.name for each in tmp_path.iterdir()] == ["results"]
+    assert [each.name for each in tmp_path.glob("[!.]*")] == ["results"]
