@@ -1,13 +1,8 @@
-"""A run's figures for people: a table on the terminal, and a Markdown file with every value."""
-
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-
-from rich.console import Console
-from rich.table import Table
+"""The log beside Apache Kafka, for people."""
 
 from penstock.bench.contenders import CONTENDERS, KAFKA, KAFKA_FSYNC, PENSTOCK
 from penstock.bench.figures import GOALS, ROWS, Figures, Goal, Row
+from penstock.bench.sheet import Lines, Sheet
 
 _METHOD = f"""\
 - The three servers run at the same time on the same machine, and those not measured are idle. For
@@ -26,54 +21,15 @@ _METHOD = f"""\
   request. Memory: as the kernel counts it, after start, after all workloads of a repeat, and the
   highest it had ever been by then.
 """
-QUICK = "A quick run: it shows that everything works, and measures nothing."
-_HEADS = ("median (lowest to highest)", *CONTENDERS, "to Kafka", "to fsync")
 
 
-@dataclass(frozen=True)
-class Report:
-    figures: Figures
-    command: str
-    date: str
-    machine: dict[str, str]
-    quick: bool
+class Report(Sheet[Figures]):
+    title = "The log beside Apache Kafka"
+    method = _METHOD
+    contenders = tuple(CONTENDERS)
+    ratios = ("to Kafka", "to fsync")
 
-    def show(self) -> None:
-        """Prints the medians, their ranges and ratios, and the goals to standard output."""
-        out = Console(highlight=False)
-        if not out.is_terminal:
-            out.width = 200  # a pipe has no edge at which to fold
-        table = Table(box=None, padding=(0, 1, 0, 0))
-        table.add_column(no_wrap=True)
-        for head in _HEADS[1:]:
-            table.add_column(head, justify="right")
-        for line in self._medians():
-            table.add_row(*line)
-        out.print(table)
-        for text, measured, verdict in self._goals():
-            style = "green" if verdict == "met" else "red"
-            out.print(f"[{style}]{verdict:6}[/] {text}: {measured}")
-        if self.quick:
-            out.print(QUICK)
-
-    def markdown(self) -> str:
-        parts = (
-            "# The log beside Apache Kafka",
-            f"{self.date}, by `{self.command}`.",
-            *([f"**{QUICK}**"] if self.quick else []),
-            markdown_table(_HEADS, self._medians()),
-            "## Goals",
-            markdown_table(("goal", "measured", ""), self._goals()),
-            "## Measured with",
-            markdown_table(("", ""), self.machine.items()),
-            "## How",
-            _METHOD.rstrip(),
-            "## Every value, in the order measured",
-            markdown_table(("", *CONTENDERS), self._values()),
-        )
-        return "\n\n".join(parts) + "\n"
-
-    def _medians(self) -> Iterable[Sequence[str]]:
+    def medians(self) -> Lines:
         for row in ROWS:
             ratios = (f"{self.figures.ratio(row, other):.2f}x" for other in (KAFKA, KAFKA_FSYNC))
             yield (row.title, *(self._median(row, name) for name in CONTENDERS), *ratios)
@@ -83,12 +39,12 @@ class Report:
         median = self.figures.median(row, contender)
         return f"{row.short(median)} ({row.short(low)}-{row.short(high)})"
 
-    def _goals(self) -> Iterable[Sequence[str]]:
+    def goals(self) -> Lines:
         for goal in GOALS:
             measured = _measured(goal, goal.measured(self.figures))
             yield goal.text, measured, "met" if goal.met(self.figures) else "missed"
 
-    def _values(self) -> Iterable[Sequence[str]]:
+    def values(self) -> Lines:
         for row, by_contender in self.figures.values.items():
             values = (by_contender[name] for name in CONTENDERS)
             yield row.title, *(", ".join(map(_precise, each)) for each in values)
@@ -100,8 +56,3 @@ def _measured(goal: Goal, value: float) -> str:
 
 def _precise(value: float) -> str:
     return f"{value:.0f}" if value >= 1_000 else f"{value:.4g}"
-
-
-def markdown_table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    ruled = (heads, ["---"] * len(heads), *lines)
-    return "\n".join(f"| {' | '.join(line)} |" for line in ruled)

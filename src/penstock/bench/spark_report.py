@@ -1,14 +1,9 @@
-"""A run of Spark for people: a table on the terminal, and a Markdown file with every value."""
+"""Apps beside Spark alone, for people."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from statistics import median
 
-from rich.console import Console
-from rich.table import Table
-
 from penstock.bench.figures import Row
-from penstock.bench.report import QUICK, markdown_table
+from penstock.bench.sheet import Lines, Sheet
 from penstock.bench.spark_figures import BESIDE, NATIVE, PENSTOCK, ROWS, Figures, goals
 
 _METHOD = f"""\
@@ -27,61 +22,18 @@ _METHOD = f"""\
 - Batch of 100 rows: nodes of an app with event time, from topic to topic, one with an aggregation,
   one with a filter. Each value is the median of one start's batches.
 """
-_HEADS = ("median (lowest to highest)", PENSTOCK, NATIVE, "ratio")
 
 
-@dataclass(frozen=True)
-class SparkReport:
-    figures: Figures
-    command: str
-    date: str
-    machine: dict[str, str]
-    quick: bool
+class SparkReport(Sheet[Figures]):
+    title = "Spark on the log"
+    method = _METHOD
+    contenders = (PENSTOCK, NATIVE)
+    ratios = ("ratio",)
 
-    def show(self) -> None:
-        """Prints the medians, their ranges and ratios, and the goals to standard output."""
-        out = Console(highlight=False)
-        if not out.is_terminal:
-            out.width = 200  # a pipe has no edge at which to fold
-        table = Table(box=None, padding=(0, 1, 0, 0))
-        table.add_column(no_wrap=True)
-        for head in _HEADS[1:]:
-            table.add_column(head, justify="right")
-        for line in self._medians():
-            table.add_row(*line)
-        out.print(table)
-        for goal in goals(self.figures):
-            verdict = "[green]met   [/]" if goal.met else "[red]missed[/]"
-            out.print(f"{verdict} {goal.text}: {goal.measured}")
-        if self.quick:
-            out.print(QUICK)
-
-    def markdown(self) -> str:
-        verdicts = (
-            (goal.text, goal.measured, "met" if goal.met else "missed")
-            for goal in goals(self.figures)
-        )
-        parts = (
-            "# Spark on the log",
-            f"{self.date}, by `{self.command}`.",
-            *([f"**{QUICK}**"] if self.quick else []),
-            markdown_table(_HEADS, self._medians()),
-            "## Goals",
-            markdown_table(("goal", "measured", ""), verdicts),
-            "## Measured with",
-            markdown_table(("", ""), self.machine.items()),
-            "## How",
-            _METHOD.rstrip(),
-            "## Every value, in the order measured",
-            markdown_table(("", PENSTOCK, NATIVE), self._values()),
-        )
-        return "\n\n".join(parts) + "\n"
-
-    def _medians(self) -> Iterable[Sequence[str]]:
+    def medians(self) -> Lines:
         for row in ROWS:
-            cells = (self._median(row, contender) for contender in (PENSTOCK, NATIVE))
             ratio = f"{self.figures.ratio(row):.2f}x" if row in BESIDE else ""
-            yield row.title, *cells, ratio
+            yield row.title, *(self._median(row, name) for name in self.contenders), ratio
 
     def _median(self, row: Row, contender: str) -> str:
         values = self.figures.of(row, contender)
@@ -90,7 +42,11 @@ class SparkReport:
         low, high = row.short(min(values)), row.short(max(values))
         return f"{row.short(median(values))} ({low}-{high})"
 
-    def _values(self) -> Iterable[Sequence[str]]:
+    def goals(self) -> Lines:
+        for goal in goals(self.figures):
+            yield goal.text, goal.measured, "met" if goal.met else "missed"
+
+    def values(self) -> Lines:
         for row in ROWS:
-            values = (self.figures.of(row, contender) for contender in (PENSTOCK, NATIVE))
+            values = (self.figures.of(row, name) for name in self.contenders)
             yield row.title, *(", ".join(f"{each:.0f}" for each in some) for some in values)

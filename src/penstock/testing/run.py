@@ -31,7 +31,6 @@ from penstock.errors import InvalidInput, NodeFailed, UnknownName
 from penstock.events.formats import format_for
 from penstock.events.record import Record
 from penstock.log import Log
-from penstock.log.partitioner import Partitioner
 from penstock.runtime.app import App
 from penstock.runtime.declarations import Derivation, Topic
 from penstock.runtime.installation import Installation, installed
@@ -100,7 +99,6 @@ class Run:
                 self.log.create(
                     topic.topic, partitions=topic.partitions or self._partitions, retention_ms=-1
                 )
-        self._partitioner = Partitioner()
         return self
 
     def __exit__(

@@ -36,8 +36,10 @@ def test_the_slower_of_two_takes_what_the_other_made(
     caches: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = spark_home()
-    is_dir = Path.is_dir
-    monkeypatch.setattr(Path, "is_dir", lambda self: self != home and is_dir(self))
+    is_dir, answers = Path.is_dir, [False]  # it is not there yet when it is first looked for
+    monkeypatch.setattr(
+        Path, "is_dir", lambda self: answers.pop() if self == home and answers else is_dir(self)
+    )
 
     assert spark_home() == home
     assert list(caches.iterdir()) == [home]
@@ -49,3 +51,9 @@ def test_a_home_that_was_named_is_left_alone(monkeypatch: pytest.MonkeyPatch) ->
     prepare_home()
 
     assert os.environ["SPARK_HOME"] == "elsewhere"
+
+
+def test_without_a_cache_it_is_the_installed_one(caches: Path) -> None:
+    caches.write_text("a file, where the folder should be")
+
+    assert spark_home() == Path(pyspark.__file__).parent

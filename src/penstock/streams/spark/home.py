@@ -8,10 +8,11 @@ are links; then PySpark is imported from where it is installed, compiled already
 
 import hashlib
 import os
-import tempfile
 from pathlib import Path
 
 import pyspark
+
+from penstock.streams.spark.cached import made_once
 
 _ARCHIVES = "python"
 
@@ -22,22 +23,19 @@ def prepare_home() -> None:
 
 
 def spark_home() -> Path:
-    """The home for the PySpark that is installed, in the user's cache; made when it is missing."""
+    """The home for the PySpark that is installed, in the user's cache; made when it is missing.
+
+    Where the cache cannot be written it is the installed one: then only time is lost.
+    """
     installed = Path(pyspark.__file__).parent
+
+    def fill(fresh: Path) -> None:
+        for part in installed.iterdir():
+            if part.name != _ARCHIVES and part.suffix != ".py":
+                (fresh / part.name).symlink_to(part)
+
     name = hashlib.blake2b(str(installed).encode(), digest_size=6).hexdigest()
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
-    home = caches / f"spark-{pyspark.__version__}-{name}"
-    if home.is_dir():
-        return home
-    caches.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(dir=caches, prefix=f"{home.name}."))
-    for part in installed.iterdir():
-        if part.name != _ARCHIVES and part.suffix != ".py":
-            (fresh / part.name).symlink_to(part)
     try:
-        fresh.rename(home)
-    except OSError:  # another process was quicker
-        for link in fresh.iterdir():
-            link.unlink()
-        fresh.rmdir()
-    return home
+        return made_once(f"spark-{pyspark.__version__}-{name}", fill)
+    except OSError:
+        return installed

@@ -6,10 +6,10 @@ import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 from penstock.errors import JavaMissing
+from penstock.streams.spark.cached import cache_folder, made_once
 
 _OLDEST = 17
 _ANSWER_WITHIN = 30.0
@@ -98,32 +98,17 @@ def _ask(java: str, *options: str) -> tuple[int, Path] | None:
 def _without_module(home: Path) -> Path:
     """A home in the user's cache, for that Java, which drops the module from what it is asked."""
     shim = _SHIM.format(module=_MODULE, java=shlex.quote(str(home / "bin" / "java")))
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
-    # Named for its contents: who finds it there needs to look no further.
-    made = cache / f"java-{hashlib.sha256(shim.encode()).hexdigest()[:16]}"
-    if made.is_dir():
-        return made
+
+    def fill(fresh: Path) -> None:
+        (fresh / "bin").mkdir()
+        (fresh / "bin" / "java").write_text(shim)
+        (fresh / "bin" / "java").chmod(0o755)
+
     try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache, prefix="java-", suffix=".unfinished") as folder:
-            fresh = Path(folder, "home")
-            (fresh / "bin").mkdir(parents=True)
-            (fresh / "bin" / "java").write_text(shim)
-            (fresh / "bin" / "java").chmod(0o755)
-            _rename_unless_there(fresh, made)
+        return made_once(f"java-{hashlib.sha256(shim.encode()).hexdigest()[:16]}", fill)
     except OSError as error:
         raise JavaMissing(
-            f"the Java in {home} needs a folder of its own in {cache}: {error.strerror}",
+            f"the Java in {home} needs a folder of its own in {cache_folder()}: {error.strerror}",
             hint="set XDG_CACHE_HOME to a folder that may be written, or install a Java with the "
             "module jdk.incubator.vector",
         ) from None
-    return made
-
-
-def _rename_unless_there(fresh: Path, made: Path) -> None:
-    try:
-        fresh.rename(made)
-    except OSError:
-        # Another process was quicker; what it made has the same contents.
-        if not made.is_dir():
-            raise
