@@ -38,9 +38,10 @@ def test_closing_twice_after_a_subscription_is_harmless(tmp_path: Path) -> None:
 def test_retention_runs_without_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "RETENTION_CHECK_SECONDS", 0.01)
     with Log.open(tmp_path) as log:
-        log.create("orders", retention="1 hour")
+        log.create("orders", retention="1 second")
         log.append("orders", [Record(value=b"old", timestamp=1)])
         wait_until(lambda: log.bounds("orders", 0) == (1, 1), within=10, what="retention")
+        log.alter("orders", retention="1 hour")
         log.append("orders", [Record(value=b"new")])
         assert [record.value for record in log.read("orders", 0, 1)] == [b"new"]
 

@@ -129,6 +129,11 @@ class AppendTimes:
             return in_force(self._memory, start, end)
         return read_in_force(self._path.parent, start, end)
 
+    def latest(self, offset: int) -> int:
+        """Before when the record at this offset was appended; -1 if nothing was noted."""
+        noted = self.in_force(offset, offset + 1)
+        return noted[-1][1] + INTERVAL_MS if noted else -1
+
     def forget_before(self, offset: int) -> None:
         """Drops what no record needs any more, once that is half of it."""
         pairs = self.pairs()

@@ -356,11 +356,10 @@ class Partition:
                 self._warm.pop(segment.base_offset, None)
         return len(gone)
 
-    def roll_if_older(self, timestamp: int) -> None:
-        """Closes the active segment when all its records are older, so that it can be forgotten."""
+    def roll(self) -> None:
+        """Closes the active segment, if all in it is durable, so that it can be forgotten."""
         with self._lock:
-            stale = self._active.size and self._active.max_timestamp < timestamp
-            if stale and self.end_offset == self.next_offset and not self.failure:
+            if self._active.size and self.end_offset == self.next_offset and not self.failure:
                 self._roll(now_ms())
                 self._durable = (self._active, 0)
                 settled, self._unsynced = self._unsynced, []  # all of it is durable already
