@@ -11,6 +11,7 @@ import pytest
 from penstock import Log, Record
 from penstock.cli import cli
 from penstock.clock import now_ms
+from penstock.streams.source.punctuation import punctuation
 from penstock.testing import wait_until
 from tests.cli.conftest import Invoke
 from tests.cli.running import PENSTOCK, WITHIN, OnTerminal, Running, environment, run
@@ -100,6 +101,17 @@ def test_the_last_ones_come_in_the_order_of_time(tail: Tail, orders: str) -> Non
 def test_without_a_start_the_last_ten(tail: Tail, log: Log, orders: str) -> None:
     log.append(orders, [Record(value=b"10", timestamp=NOON + 10 * MINUTE)])
     assert tail(orders) == list(range(1, 11))
+
+
+def test_clock_marks_are_shown_when_asked_for(
+    tail: Tail, log: Log, address: str, orders: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log.append(orders, [punctuation("node", NOON, partition=number % 2) for number in range(50)])
+    assert tail(orders, "-n", "3") == [7, 8, 9]
+    assert sorted(tail(orders, "--from-start")) == list(range(10))
+    options = ("--marks", "--no-follow", "--server", address)
+    cli.main(["tail", orders, "-n", "3", *options], standalone_mode=False)
+    assert [each["value"] for each in shown(capfd.readouterr().out)] == [None] * 3
 
 
 def test_records_of_a_partition_come_in_order(tail: Tail, log: Log, topic: str) -> None:

@@ -15,6 +15,7 @@ from penstock.cli.target import choose_partitions, find_topic, log_options, open
 from penstock.clock import now_ms
 from penstock.events.record import Record
 from penstock.log.contract import Log
+from penstock.streams.source.punctuation import HEADER as MARK
 
 LAST = 10  # records shown when neither a start nor following is asked for
 _ROUND = 0.5  # seconds between two looks at whether anybody still reads the output
@@ -37,6 +38,7 @@ _by_time = attrgetter("timestamp", "position")
 @click.option(
     "--group", metavar="NAME", help="Read as a member of a group, and commit what was shown."
 )
+@click.option("--marks", is_flag=True, help="Also the records by which a node tells its clock.")
 @log_options
 def command(
     topic: str,
@@ -46,6 +48,7 @@ def command(
     no_follow: bool,
     partition: int | None,
     group: str | None,
+    marks: bool,
 ) -> None:
     """Show what is appended to TOPIC from now on, until Ctrl-C.
 
@@ -71,7 +74,7 @@ def command(
         last = LAST
     with open_log() as log, Interrupts() as interrupts:
         bounds = choose_partitions(find_topic(log, topic), partition)
-        output = Output()
+        output = Output(marks)
         try:
             if group:
                 _read_as_member(log, topic, group, from_start, no_follow, output, interrupts)
@@ -83,10 +86,25 @@ def command(
                 elif since is not None:
                     starts[index] = max(log.offset_at(topic, index, since), start)
                 else:
-                    starts[index] = max(end - (last or 0), start)
+                    starts[index] = _start_of_last(
+                        log, topic, index, range(start, end), last or 0, output
+                    )
             _read(log, topic, starts, partition is None, last, no_follow, output)
         except KeyboardInterrupt:
             pass  # the usual end of following
+
+
+def _start_of_last(
+    log: Log, topic: str, partition: int, offsets: range, count: int, output: "Output"
+) -> int:
+    """Where so many records to be shown begin, looked for further back each time."""
+    back = count
+    while True:
+        start = max(offsets.stop - back, offsets.start)
+        found = log.read(topic, partition, start, limit=offsets.stop - start) if count else ()
+        if start == offsets.start or sum(map(output.shows, found)) >= count:
+            return start
+        back *= 4
 
 
 def _read(
@@ -101,7 +119,8 @@ def _read(
     with log.follow(topic, starts, grow=grow) as records:
         if last:
             # So many of each partition have been read, and these are the last of them all.
-            output.write(sorted(records.until_end(), key=_by_time)[-last:])
+            some = filter(output.shows, records.until_end())
+            output.write(sorted(some, key=_by_time)[-last:])
         if no_follow:
             output.write(records.until_end())
             return
@@ -130,13 +149,18 @@ def _read_as_member(
 
 
 class Output:
-    def __init__(self) -> None:
+    def __init__(self, marks: bool) -> None:
+        self._marks = marks
         self._screen = screen()
         # Python's own may be without a buffer, and then may write half of what it is given.
         self._pipe = open(sys.stdout.fileno(), "wb", closefd=False)  # noqa: SIM115
         self._for_people = ForPeople(local_time(now_ms()))
 
+    def shows(self, record: Record) -> bool:
+        return self._marks or all(name != MARK for name, _ in record.headers)
+
     def write(self, records: Iterable[Record]) -> None:
+        records = filter(self.shows, records)
         if self._screen.is_terminal:
             for record in records:
                 self._screen.print(self._for_people.line(record), soft_wrap=True)

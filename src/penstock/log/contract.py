@@ -83,11 +83,14 @@ class Log(ABC):
         return EmbeddedLog(None)
 
     @staticmethod
-    def connect(address: str) -> "Log":
-        """The log served at `host:port`, by penstock or by Apache Kafka."""
+    def connect(address: str, *, time_limit: float = 30.0) -> "Log":
+        """The log served at `host:port`, by penstock or by Apache Kafka.
+
+        `time_limit` bounds each call, in seconds.
+        """
         from penstock.log.client.remote import RemoteLog
 
-        return RemoteLog(address)
+        return RemoteLog(address, time_limit=time_limit)
 
     @staticmethod
     def join(path: str | Path) -> "Log":

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidInput, MissingSchema
+from penstock.events.formats import format_for
 from penstock.events.schema import parse_schema
 from penstock.log.policy import check_topic_name
 from penstock.runtime.declarations import (
@@ -29,11 +30,13 @@ from penstock.runtime.declarations import (
     Outlet,
     Rejected,
     Topic,
+    source_spec,
 )
 from penstock.runtime.graph import check_name, check_topics, in_order, parameters_of, unknown
 from penstock.sinks.contract import Sink
 from penstock.streams.source.event_time import EventTime
-from penstock.streams.source.spec import WHOLE, SourceSpec
+from penstock.streams.source.spec import WHOLE
+from penstock.streams.source.starts import check_start
 
 Columns = str | Sequence[str]
 DEFAULT_DATA = "penstock-data"
@@ -151,15 +154,11 @@ class App:
                 )
         topic = Topic(name=name, schema=columns, **facts)  # type: ignore[arg-type]
         # Refuses columns and options that cannot be right, before anything runs.
-        SourceSpec(
-            log="-",
-            topic=topic.topic,
-            schema=columns,
-            format=topic.format,
-            rule=topic.rule,
-            metadata=topic.metadata,
-            key=topic.key,
-        )
+        source_spec(topic, log="-")
+        check_start(topic.start)
+        format_for(topic.format, columns, topic.format_options)
+        if topic.partitions is not None and topic.partitions < 1:
+            raise InvalidInput(f"{topic.partitions} partitions hold nothing", hint="1 or more")
         self.declared[name] = topic
         return topic
 

@@ -1,13 +1,15 @@
 """What an app declares: streams, tables, derivations and sinks, by name."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from penstock.sinks.contract import Sink
 from penstock.streams.source.event_time import Rule
+from penstock.streams.source.spec import SourceSpec
 
 Function = Callable[..., DataFrame]
 
@@ -28,6 +30,15 @@ class Topic:
     partitions: int | None = None  # the topic is made with so many when it is missing
     max_rows: int | None = None
     rate: int | None = None
+
+
+def source_spec(topic: Topic, log: str, **more: Any) -> SourceSpec:
+    """How a topic is read. Raises InvalidInput and UnknownName for what cannot be right."""
+    facts = {each.name: getattr(topic, each.name) for each in fields(Topic)}
+    del facts["partitions"], facts["name"]
+    if topic.max_rows is None:
+        del facts["max_rows"]
+    return SourceSpec(log=log, **{**facts, **more})
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,9 @@ from penstock.runtime.graph import downstream, unknown
 from penstock.runtime.nodes import Builder, Built, ensure_topics, start, writer_name
 from penstock.streams.spark.kafka_publishing import control_topic
 from penstock.streams.spark.place import forget_warm
-from penstock.streams.spark.session import open_session
+from penstock.streams.spark.session import check_session, open_session
+
+_TIME_LIMIT = 10.0  # seconds that the nodes wait for each other when the log does not answer
 
 
 @dataclass
@@ -39,7 +41,7 @@ class Installation:
         _use_here(self.session)
         if self.app.log is None and (found := find_or_start(self.app.data)) != self.address:
             self.log.close()
-            self.log, self.address = Log.connect(found), found
+            self.log, self.address = Log.connect(found, time_limit=_TIME_LIMIT), found
         return start(built, self.log, self.address, app=self.app.name, once=once)
 
 
@@ -63,7 +65,7 @@ def installed(
     address = app.log or find_or_start(app.data)
     # Before Spark, which takes long to start: a log that is out of reach is told at once, and a
     # server that was started for this does not end because nobody came.
-    with Log.connect(address) as log, _session(app) as session:
+    with Log.connect(address, time_limit=_TIME_LIMIT) as log, _session(app) as session:
         _use_here(session)
         master = session.conf.get("spark.master") or ""
         one_host = master.startswith("local")
@@ -98,6 +100,7 @@ def installed(
 def _session(app: App) -> Iterator[SparkSession]:
     """The app's own is stopped at the end, one that was given is not."""
     if isinstance(app.spark, SparkSession):
+        check_session(app.spark)
         yield app.spark
         return
     session = open_session(app.name, master=app.spark, settings=app.settings)

@@ -1,7 +1,7 @@
 """A node of an app, built: its DataFrame, what that depends on, and the query that runs it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +11,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import AppError, DataLost, ForeignCheckpoint, InvalidInput, TopicNotFound
 from penstock.log import Log
-from penstock.runtime.declarations import Declaration, Derivation, Node, Outlet, Rejected, Topic
+from penstock.runtime.declarations import (
+    Declaration,
+    Derivation,
+    Node,
+    Outlet,
+    Rejected,
+    Topic,
+    source_spec,
+)
 from penstock.runtime.folders import NodeFolder
 from penstock.streams.source.event_time import TIMES, Rule
 from penstock.streams.source.spec import SourceSpec
@@ -109,8 +117,15 @@ class Builder:
             return self._frames[name]
         declared = self._declared[name]
         topic = self._topic(declared)
-        spec = self._spec(topic, reader.folder.checkpoint, isinstance(declared, Rejected))
-        spec = replace(spec, name=name)
+        rejected = isinstance(declared, Rejected)
+        spec = source_spec(
+            topic,
+            self._source_log,
+            name=name,
+            rejected=rejected,
+            ticks=topic.rule is not None and not rejected,
+            checkpoint=reader.folder.checkpoint if self._streaming else "",
+        )
         reader.sources.append(spec)
         frame = source_frame(self._session, spec, streaming=self._streaming)
         return changes(frame, topic.key) if topic.key and not spec.rejected else frame
@@ -123,24 +138,6 @@ class Builder:
                 return self._topic(self._declared[declared.stream])
             case Derivation():
                 return self._topics[declared.name]
-
-    def _spec(self, topic: Topic, checkpoint: str, rejected: bool) -> SourceSpec:
-        spec = SourceSpec(
-            log=self._source_log,
-            topic=topic.topic,
-            schema=topic.schema,
-            format=topic.format,
-            format_options=topic.format_options,
-            rule=topic.rule,
-            start=topic.start,
-            metadata=topic.metadata,
-            key=topic.key,
-            rejected=rejected,
-            ticks=topic.rule is not None and not rejected,
-            checkpoint=checkpoint if self._streaming else "",
-            rate=topic.rate,
-        )
-        return spec if topic.max_rows is None else replace(spec, max_rows=topic.max_rows)
 
     def _output(self, node: Derivation, built: Built, folder: NodeFolder) -> Topic:
         schema = to_arrow_schema(built.frame.schema, timezone="UTC")

@@ -10,7 +10,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock import clock
-from penstock.errors import ForeignCheckpoint, PenstockError, WriterFenced
+from penstock.errors import ForeignCheckpoint, NodeChanged, PenstockError, WriterFenced
 from penstock.runtime.installation import Installation
 from penstock.runtime.nodes import Built, writer_name
 from penstock.runtime.rate import Rate
@@ -26,6 +26,11 @@ _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
 _KEPT_BATCHES = 100  # as many as Spark keeps offsets of
 _CLEAN_EVERY = 20
+_PUBLISH_AGAIN = 10.0
+
+# What starting again does not mend. A node that is fenced runs in another process, which would be
+# fenced in turn.
+_LASTING = (WriterFenced.__name__, NodeChanged.__name__, ForeignCheckpoint.__name__)
 _OURS = re.compile(r"penstock\.errors\.(\w+): (.+?(?:\n  hint: [^\n]+)?)(?=\n|$)")
 
 
@@ -39,6 +44,7 @@ class Watch:
         self._retry_at = 0.0
         self._cleaned = -1
         self._rate = Rate()
+        self._publish_at = 0.0
         self._published: dict[tuple[str, int], int] = {}
         self.status = NodeStatus(
             built.name,
@@ -138,10 +144,9 @@ class Watch:
         self._query = None
         self.status.turn("failed")
         self.status.error = cause_of(error)
-        if self.status.error.startswith(WriterFenced.__name__):
-            # Another process runs this node; to start it again would fence that one in turn.
+        if self.status.error.startswith(_LASTING):
             self.status.retry_at, self._retry_at = None, math.inf
-            logger.error("node %s was taken over: %s", self.name, self.status.error)
+            logger.error("node %s is not started again: %s", self.name, self.status.error)
             return
         self.status.retry_at = clock.now_ms() + round(self._pause * 1_000)
         self._retry_at = clock.monotonic() + self._pause
@@ -216,13 +221,15 @@ class Watch:
         changed = {
             place: end for place, end in offsets.items() if self._published.get(place) != end
         }
-        if not changed:
+        if not changed or clock.monotonic() < self._publish_at:
             return
         group = writer_name(self._installation.app.name, self._built.folder)
         try:
             self._installation.log.commit(group, changed)
             self._published |= changed
         except PenstockError as error:
+            # The log is out of reach, as the node itself will find; others are not to wait for it.
+            self._publish_at = clock.monotonic() + _PUBLISH_AGAIN
             logger.warning("the offsets of %s were not published: %s", self.name, error.message)
 
     def _clean(self) -> None:

@@ -267,6 +267,7 @@ def failure(data: Path, app: str) -> str:
     told = AppStatus.read(app_folder(data, app))
     assert told is not None
     (node,) = told.failing
+    assert node.retry_at is None  # it would be refused again
     return node.error
 
 

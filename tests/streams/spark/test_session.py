@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidInput
-from penstock.streams.spark.session import open_session, settings_for
+from penstock.streams.spark.session import check_session, open_session, settings_for
 
 
 def test_a_session_runs_python_of_this_interpreter(spark: SparkSession) -> None:
@@ -36,6 +36,15 @@ def test_a_second_session_is_refused(spark: SparkSession) -> None:
         open_session("another")
 
     assert "App(spark=session)" in raised.value.hint
+
+
+def test_a_session_that_would_change_results_is_refused(spark: SparkSession) -> None:
+    check_session(spark)
+    other = spark.newSession()
+    other.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    with pytest.raises(InvalidInput, match="Asia/Tokyo") as raised:
+        check_session(other)
+    assert "session.conf.set" in raised.value.hint
 
 
 @pytest.mark.parametrize(

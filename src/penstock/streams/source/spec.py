@@ -77,6 +77,9 @@ class SourceSpec:
                 raise InvalidInput(
                     f"there is no metadata {name!r}", hint=f"some of: {', '.join(METADATA)}"
                 )
+        for name, number in {"max_rows": self.max_rows, "rate": self.rate}.items():
+            if number is not None and number < 1:
+                raise InvalidInput(f"{name}={number} is not a number of rows", hint="1 or more")
         wanted = (*self.key, *(self.rule.columns if self.rule else ()))
         for name in wanted:
             if name not in self.schema.names:

@@ -15,6 +15,7 @@ def starts_of(topic: SourceTopic, text: str) -> dict[int, int]:
     if text == "latest":
         return {number: each.end for number, each in bounds.items()}
     wanted = _parsed(text)
+    assert wanted is not None
     if isinstance(wanted, int):
         return topic.offsets_at(bounds, wanted)
     offsets = {number: wanted.pop(str(number), each.start) for number, each in bounds.items()}
@@ -32,7 +33,15 @@ def starts_of(topic: SourceTopic, text: str) -> dict[int, int]:
     return offsets
 
 
-def _parsed(text: str) -> int | dict[str, int]:
+def check_start(text: str) -> None:
+    """Raises InvalidInput for what cannot be a place in any topic."""
+    _parsed(text)
+
+
+def _parsed(text: str) -> int | dict[str, int] | None:
+    """A time or offsets, None for a place that has a name."""
+    if text in ("earliest", "latest"):
+        return None
     try:
         wanted: Any = json.loads(text)
     except ValueError:

@@ -73,6 +73,17 @@ def open_session(
     return builder.getOrCreate()
 
 
+def check_session(session: SparkSession) -> None:
+    """Raises InvalidInput when results would depend on a setting of this session."""
+    for setting in ("spark.sql.session.timeZone", "spark.sql.adaptive.enabled"):
+        needed = _SETTINGS[setting]
+        if (found := session.conf.get(setting)) != needed:
+            raise InvalidInput(
+                f"the session of the app has {setting}={found}, and nodes need {needed}",
+                hint=f'session.conf.set("{setting}", "{needed}"), or let the app open its own',
+            )
+
+
 def settings_for(master: str | None, given: Mapping[str, str]) -> dict[str, str]:
     """All the settings of a session, its master among them."""
     master = master or given.get("spark.master", "local[*]")
