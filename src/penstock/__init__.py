@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from penstock.runtime.app import App
     from penstock.sinks.functions import console, each_batch
     from penstock.streams.algebra.aggregates import count, first, last, max, mean, min, sum
+    from penstock.streams.algebra.windows import hopping, session, tumbling
     from penstock.streams.source.event_time import EventTime
-    from penstock.streams.spark.operators import aggregate, changes
+    from penstock.streams.spark.operators import aggregate, at_processing_time, changes
 
 # A library speaks only where its user listens.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
@@ -28,17 +29,21 @@ __all__ = [
     "Record",
     "__version__",
     "aggregate",
+    "at_processing_time",
     "changes",
     "console",
     "count",
     "each_batch",
     "errors",
     "first",
+    "hopping",
     "last",
     "max",
     "mean",
     "min",
+    "session",
     "sum",
+    "tumbling",
 ]
 
 _AGGREGATES = "penstock.streams.algebra.aggregates"
@@ -49,8 +54,9 @@ _SINKS = "penstock.sinks.functions"
 _LATER = {
     "App": "penstock.runtime.app",
     "EventTime": "penstock.streams.source.event_time",
-    **dict.fromkeys(("aggregate", "changes"), _OPERATORS),
+    **dict.fromkeys(("aggregate", "at_processing_time", "changes"), _OPERATORS),
     **dict.fromkeys(("count", "first", "last", "max", "mean", "min", "sum"), _AGGREGATES),
+    **dict.fromkeys(("hopping", "session", "tumbling"), "penstock.streams.algebra.windows"),
     **dict.fromkeys(("console", "each_batch"), _SINKS),
 }
 

@@ -36,7 +36,11 @@ def sleep(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def duration_ms(duration: str | timedelta) -> int:
+Duration = str | timedelta
+"""As `"10s"`, `"5 minutes"` or `"1h 30m"`."""
+
+
+def duration_ms(duration: Duration) -> int:
     """Milliseconds in `"10s"`, `"5 minutes"`, `"1h 30m"` or a timedelta."""
     if isinstance(duration, timedelta):
         return round(duration.total_seconds() * 1_000)

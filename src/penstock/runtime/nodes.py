@@ -21,7 +21,7 @@ from penstock.runtime.declarations import (
     source_spec,
 )
 from penstock.runtime.folders import NodeFolder
-from penstock.streams.source.event_time import TIMES, Rule
+from penstock.streams.source.event_time import Rule
 from penstock.streams.source.spec import SourceSpec
 from penstock.streams.spark.kafka_publishing import (
     KafkaPublisher,
@@ -158,12 +158,8 @@ class Builder:
         rule = None
         if time is not None:
             # The node says how far its clock is; nobody downstream has to wait beyond that.
-            rules = [spec.rule for spec in built.sources if spec.rule is not None]
-            correct_for = max((each.correct_for for each in rules), default=0)
-            if is_table:
-                # A change may leave a row with what happened long ago: none comes too late.
-                correct_for = len(TIMES)
-            rule = Rule(column=time if time in columns.names else None, correct_for=correct_for)
+            column = time.name if time.name in columns.names else None
+            rule = Rule(column=column, correct_for=time.correct_for)
         return Topic(
             name=node.name,
             topic=folder.versioned(node.topic),
@@ -193,6 +189,7 @@ def start(built: Built, log: Log, address: str, *, app: str, once: bool) -> Stre
                 hint="was the data folder lost, or restored from an older copy? "
                 f"--reset {built.name} writes the topic anew",
             )
+        time = time_column(built.frame)
         sink = SinkSpec(
             log=address,
             topic=built.output.topic,
@@ -201,7 +198,7 @@ def start(built: Built, log: Log, address: str, *, app: str, once: bool) -> Stre
             epoch=epoch,
             checkpoint=built.folder.checkpoint,
             key=built.node.key,
-            time=time_column(built.frame),
+            time=time.name if time else None,
             crash_points=built.place.crash_points,
         )
         register(frame.sparkSession)
@@ -235,7 +232,8 @@ def _distributed(built: Built) -> DataFrame:
     """All changes of one key in one task, where the last of them is known."""
     assert built.output is not None
     keys = built.output.key
-    if not keys or origin_of(built.frame).keys == keys:
+    spread = origin_of(built.frame).keys
+    if not keys or (spread and set(spread) <= set(keys)):
         return built.frame
     return built.frame.repartition(built.place.buckets, *keys)
 

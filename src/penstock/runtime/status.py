@@ -53,6 +53,7 @@ class NodeStatus:
     batch: int = -1
     batch_ms: int = 0
     rows_per_second: float = 0.0
+    late: int = 0  # rows that were kept, and came after the windows they belong to were let go
     inputs: list[InputStatus] = field(default_factory=list)
     restarts: int = 0
     retry_at: int | None = None  # milliseconds since 1970
@@ -81,6 +82,8 @@ class NodeStatus:
         total: Counter[str] = Counter()
         for each in self.inputs:
             total.update(each.rejected)
+        if self.late:
+            total["after its window"] = self.late
         return total
 
     @property

@@ -18,7 +18,7 @@ from penstock.runtime.status import InputStatus, NodeStatus
 from penstock.streams.source.offsets import ProgressFiles, SourceOffset, totals
 from penstock.streams.source.spec import SourceSpec
 from penstock.streams.source.topic import SourceTopic, open_topic
-from penstock.streams.state import clean
+from penstock.streams.state import clean, late_rows
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +43,7 @@ class Watch:
         self._pause = _FIRST_PAUSE
         self._retry_at = 0.0
         self._cleaned = -1
+        self._counted = -1
         self._rate = Rate()
         self._publish_at = 0.0
         self._published: dict[tuple[str, int], int] = {}
@@ -174,6 +175,7 @@ class Watch:
             before = sum(totals(offset.progress)[0] for offset in ends.values())
             self._rate.note(now, status.read, began=began, before=before)
         status.rows_per_second = self._rate.at(now)
+        self._note_late()
         self._publish_offsets()
         self._clean()
 
@@ -231,6 +233,20 @@ class Watch:
             # The log is out of reach, as the node itself will find; others are not to wait for it.
             self._publish_at = clock.monotonic() + _PUBLISH_AGAIN
             logger.warning("the offsets of %s were not published: %s", self.name, error.message)
+
+    def _note_late(self) -> None:
+        """Those of operators that let go of what is old."""
+        place, batch = self._built.place, self.status.batch
+        if batch == self._counted:
+            return
+        releasing = [name for name, spec in place.operators.items() if "correct_for" in spec]
+        try:
+            self.status.late = sum(
+                late_rows(place.state, name, place.buckets, batch) for name in releasing
+            )
+            self._counted = batch
+        except PenstockError:  # Spark may have left the operator out of this batch
+            pass
 
     def _clean(self) -> None:
         batch = self.status.batch

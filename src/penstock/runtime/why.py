@@ -19,6 +19,7 @@ def explain(status: AppStatus, node: NodeStatus, *, life: Life, now: int) -> lis
         *(sentence for each in node.inputs for sentence in _lag(each, node, life)),
         *_clock(node),
         *(sentence for each in node.inputs for sentence in _rejected(each)),
+        *_late(node),
     ]
 
 
@@ -172,6 +173,14 @@ def _rejected(told: InputStatus) -> Iterator[str]:
     rule = Rule.parse(told.source["event_time"]) if "event_time" in told.source else Rule()
     for reason, count in sorted(told.rejected.items(), key=lambda each: -each[1]):
         yield f"  {count:,} {reason}: {_meaning(reason, rule)}"
+
+
+def _late(node: NodeStatus) -> Iterator[str]:
+    if node.late:
+        yield (
+            f"{_rows(node.late)} came after the windows they belong to were let go, and count "
+            "nowhere: from a partition that was idle, or a longer correct_for would take them."
+        )
 
 
 def _meaning(reason: str, rule: Rule) -> str:

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from penstock.runtime.app import App
 from penstock.runtime.declarations import Derivation
+from penstock.streams.source.event_time import TIMES
 from penstock.testing.run import Row, Run
 
 _DIGITS = 12  # in which sums of doubles agree, whatever the order of their rows
@@ -45,6 +46,9 @@ def assert_stream_equals_batch(
                 if crash is not None and not run.crashes:
                     run.crash(crash)
                 run.drain()
+            # A batch has all rows at once, and with them the end of time.
+            run.advance(TIMES[-1])
+            run.drain()
             _compare(run, f"variant {variant} of seed {seed}, {max_rows} rows a batch")
 
 

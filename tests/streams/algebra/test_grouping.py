@@ -2,7 +2,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.streams.algebra import grouping
-from penstock.streams.algebra.grouping import group_rows
+from penstock.streams.algebra.grouping import described, group_rows
 from tests.streams.algebra.batches import constant_hashes
 from tests.streams.state.samples import SAMPLES
 
@@ -46,4 +46,4 @@ def test_floats_are_grouped_as_keys_compare() -> None:
     groups = group_rows(rows)
     assert groups.ids.tolist() == [0, 0, 1, 1]
     assert str(group_rows(rows.slice(1)).keys.column(0)[0].as_py()) == "0.0"
-    assert groups.described(0) == "k = 0.0"
+    assert described(groups.keys, 0) == "k = 0.0"

@@ -23,7 +23,8 @@ from tests.streams.state.hosts import Contents, Host, contents_of
 
 SCHEMA = StateSchema(
     pa.schema({"id": pa.int64(), "name": pa.string()}),
-    pa.schema({"n": pa.int64(), "text": pa.string()}),
+    pa.schema({"n": pa.int64(), "text": pa.string(), "due": pa.int64()}),
+    due="due",
 )
 _MOST_STEPS = 200  # which take longer than any of the children has
 _ROWS = 400
@@ -52,8 +53,8 @@ def expected(version: int) -> Contents:
     for each in range(version + 1):
         ids, removed = chosen(each)
         for key in ids.tolist():
-            found.setdefault(key, [0, None])[0] += 1
-            found[key][1] = "t" * (each % 50)
+            found.setdefault(key, [0, None, None])[0] += 1
+            found[key][1:] = "t" * (each % 50), key + each
         for key in ids[:removed].tolist():
             found.pop(key, None)
     return {repr([key, f"name {key}"]): repr(values) for key, values in found.items()}
@@ -61,17 +62,21 @@ def expected(version: int) -> Contents:
 
 def step(state: BucketState, version: int) -> None:
     ids, removed = chosen(version)
+    due = state.take(state.due(version * 50)).column("id").to_pylist()
+    everything = [row for batch in state.all_rows() for row in batch.to_pylist()]
+    assert sorted(due) == sorted(row["id"] for row in everything if row["due"] <= version * 50)
     for first in range(0, _ROWS, 100):
         part = ids[first : first + 100]
         names = pa.array([f"name {key}" for key in part])
         rows = state.find_or_add(pa.record_batch([pa.array(part), names], schema=SCHEMA.keys))
         np.add.at(state.fixed("n"), rows, 1)
         state.valid("n")[rows] = True
-        state.put(rows, pa.record_batch({"text": pa.array(["t" * (version % 50)] * 100)}))
+        texts = pa.array(["t" * (version % 50)] * 100)
+        state.put(rows, pa.record_batch({"text": texts, "due": part + version}))
     gone = ids[:removed]
     names = pa.array([f"name {key}" for key in gone], pa.string())
     state.remove(state.find(pa.record_batch([pa.array(gone), names], schema=SCHEMA.keys)))
-    state.commit(version)
+    state.commit(version, version * 50)
 
 
 def run(folder: Path, seed: int) -> None:

@@ -17,11 +17,14 @@ from penstock.errors import (
     StateMissing,
 )
 from penstock.streams.state import BucketState, StateSchema, arena, bucket
+from penstock.streams.state.files import TRAILER_BYTES, read_trailer
 from penstock.streams.state.index_kernels import FREE
 from tests.streams.state.hosts import Contents, Host
 
 SCHEMA = StateSchema(
-    pa.schema({"key": pa.string()}), pa.schema({"n": pa.int64(), "s": pa.string()})
+    pa.schema({"key": pa.string()}),
+    pa.schema({"n": pa.int64(), "s": pa.string(), "due": pa.int64()}),
+    due="due",
 )
 
 
@@ -43,7 +46,7 @@ def step(host: Host, version: int, *, keys: int = 50, commit: bool = True) -> No
         found = state.find_or_add(batch)
         np.add.at(state.fixed("n"), found, 1)
         state.valid("n")[found] = True
-        state.put(found, pa.record_batch({"s": pa.array([f"v{version}"] * 20)}))
+        state.put(found, pa.record_batch({"s": [f"v{version}"] * 20, "due": [version] * 20}))
         state.remove(found[:3])
         if commit:
             state.commit(version)
@@ -51,11 +54,11 @@ def step(host: Host, version: int, *, keys: int = 50, commit: bool = True) -> No
 
 def expected(version: int, *, keys: int = 50) -> Contents:
     """What the steps up to this version add up to."""
-    counts: dict[str, tuple[int, str]] = {}
+    counts: dict[str, tuple[int, str, int]] = {}
     for each in range(version + 1):
         chosen = [f"k{i}" for i in np.random.default_rng(each).integers(0, keys, 20)]
         for key in chosen:
-            counts[key] = counts.get(key, (0, ""))[0] + 1, f"v{each}"
+            counts[key] = counts.get(key, (0,))[0] + 1, f"v{each}", each
         for key in chosen[:3]:
             counts.pop(key, None)
     return {repr([key]): repr(list(values)) for key, values in counts.items()}
@@ -211,6 +214,9 @@ def _dirty(path: Path) -> None:
         ("rows", Path.unlink),
         ("index", Path.unlink),
         ("heap", Path.unlink),
+        ("wheel", Path.unlink),
+        ("wheel", _cut),
+        ("wheel", _wipe),
         ("rows", _cut),
         ("index", _cut),
         ("rows", _wipe),
@@ -257,7 +263,7 @@ def test_another_history_is_not_taken_for_the_same_version(host: Host, other: Ho
     with other.open(0) as state:
         state.commit(1)
 
-    assert host.contents(1) == {"['reset']": "[None, None]"}
+    assert host.contents(1) == {"['reset']": "[None, None, None]"}
 
 
 def test_an_arena_of_another_history_is_not_brought_up_to_date(host: Host, other: Host) -> None:
@@ -268,7 +274,7 @@ def test_an_arena_of_another_history_is_not_brought_up_to_date(host: Host, other
     with other.open(0) as state:
         state.commit(1)
 
-    assert host.contents(1) == {"['reset']": "[None, None]"}
+    assert host.contents(1) == {"['reset']": "[None, None, None]"}
 
 
 def test_a_base_of_another_history_is_passed_over(
@@ -288,7 +294,7 @@ def test_a_base_of_another_history_is_passed_over(
 
     for version in (base, 3):
         other.lose_arena()
-        assert other.contents(version) == {"['reset']": "[None, None]"}
+        assert other.contents(version) == {"['reset']": "[None, None, None]"}
 
 
 def test_a_changed_schema_is_refused_with_the_field_named(host: Host, tmp_path: Path) -> None:
@@ -310,6 +316,47 @@ def test_an_arena_of_another_schema_is_built_again(host: Host, tmp_path: Path) -
         state.commit(0)
 
     assert changed.contents(0) == {}
+
+
+def test_the_clock_of_a_step_is_kept(host: Host, other: Host) -> None:
+    for version, clock in enumerate([None, 5, None, -7, 0, None]):
+        with host.open(version - 1) as state:
+            state.commit(version, clock)
+    assert [_clock(host, version) for version in range(-1, 6)] == [None, None, 5, 5, -7, 0, 0]
+    assert [_clock(other, version) for version in (5, 3)] == [0, -7]
+
+
+def test_the_clock_is_in_a_base_too(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.streams.state.durable._LEAST_WEIGHT", 0)
+    for version in range(4):
+        with host.open(version - 1) as state:
+            state.commit(version, version * 10)
+    base = max(version for version in range(4) if host.file(version, "base").exists())
+    tail = host.file(base, "base").read_bytes()[-TRAILER_BYTES:]
+
+    assert read_trailer(tail, "").reached.clock == base * 10
+
+
+def test_another_clock_is_another_history(host: Host, other: Host) -> None:
+    identities = set()
+    for clock, each in ((1, host), (2, other)):
+        with each.open(-1) as state:
+            state.commit(0, clock)
+        identities.add(read_trailer(host.file(0).read_bytes(), "").identity)
+
+    assert len(identities) == 2
+    assert [_clock(each, 0) for each in (host, other)] == [2, 2]
+
+
+@pytest.mark.parametrize("clock", [-(2**63), 2**63])
+def test_a_clock_that_is_no_time(host: Host, clock: int) -> None:
+    with host.open(-1) as state, pytest.raises(InvalidInput, match="no time"):
+        state.commit(0, clock)
+
+
+def _clock(host: Host, version: int) -> int | None:
+    with host.open(version) as state:
+        return state.clock
 
 
 def test_a_version_that_is_not_kept(host: Host) -> None:

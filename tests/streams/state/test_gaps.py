@@ -44,6 +44,14 @@ def test_batches_without_the_operator_are_stepped_over(tmp_path: Path) -> None:
     assert step(tmp_path, 8) == 4
 
 
+def test_the_clock_is_kept_over_batches_without_the_operator(tmp_path: Path) -> None:
+    with opened(tmp_path, 0) as state:
+        state.commit(0, clock=77)
+    with opened(tmp_path, 4, skipped=range(1, 4)) as state:
+        assert state.version == 3
+        assert state.clock == 77
+
+
 def test_an_operator_may_take_its_first_step_late(tmp_path: Path) -> None:
     assert [step(tmp_path, 5, bucket, range(5)) for bucket in (0, 1)] == [1, 1]
     assert step(tmp_path, 6) == 2

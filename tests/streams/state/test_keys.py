@@ -129,3 +129,12 @@ def test_the_order_is_that_of_the_keys_alone(name: str, collide: bool) -> None:
         found.add(tuple(order[order_of(encoded, hashes)].tolist()))
 
     assert len(found) == 1
+
+
+def test_without_keys_everything_is_in_the_first_bucket() -> None:
+    rows = pa.record_batch({"a": pa.array([1, 2, 3])}).select([])
+
+    assert bucket_of(rows, 7).tolist() == [0, 0, 0]
+    assert bucket_of(rows, 7).dtype == np.int32
+    with pytest.raises(InvalidInput):
+        bucket_of(rows, 0)

@@ -20,7 +20,9 @@ KEYS = {
     "text": pa.schema({"a": pa.string()}),
     "several": pa.schema({"a": pa.int8(), "b": pa.string(), "c": pa.list_(pa.float32())}),
 }
-VALUES = pa.schema({"n": pa.int64(), "text": pa.string(), "more": pa.list_(pa.int16())})
+VALUES = pa.schema(
+    {"n": pa.int64(), "text": pa.string(), "more": pa.list_(pa.int16()), "due": pa.int64()}
+)
 
 KEY_VALUES: dict[str, list[list[Any]]] = {
     "int": [[i] for i in (None, 0, 1, -1, 2**63 - 1, 7, 8, 9)],
@@ -31,16 +33,20 @@ KEY_VALUES: dict[str, list[list[Any]]] = {
 }
 
 Values = dict[str, list[Any]]  # of each key, as text
-NEW = [None, None, None]
+NEW = [None, None, None, None]
 
 numbers = st.integers(0, 26)
+times = st.integers(-70, 70) | st.integers(-(2**63) + 1, 2**63 - 1)
 changes = st.one_of(
     st.tuples(st.just("add up"), st.lists(numbers, max_size=8)),
     st.tuples(st.just("put"), st.lists(st.tuples(numbers, st.integers(0, 40)), max_size=8)),
     st.tuples(st.just("remove"), st.lists(numbers, max_size=8)),
     st.tuples(st.just("clear"), st.none()),
+    st.tuples(st.just("fall due"), st.lists(st.tuples(numbers, st.none() | times), max_size=8)),
+    st.tuples(st.just("look at due"), times),
+    st.tuples(st.just("do what is due"), times),
 )
-steps = st.lists(changes, max_size=4)
+steps = st.tuples(st.lists(changes, max_size=5), st.none() | times)  # and the clock of the commit
 events = st.one_of(
     st.tuples(st.just("step"), steps),
     st.tuples(st.just("step"), steps),
@@ -80,6 +86,22 @@ class Model:
             state.remove(found[found >= 0])
             for key in chosen:
                 contents.pop(repr(key), None)
+        elif what == "fall due":
+            chosen = [self.key(number) for number, _ in detail]
+            dues = pa.array([due for _, due in detail], pa.int64())
+            state.put(state.find_or_add(self.batch(chosen)), pa.record_batch({"due": dues}))
+            for key, due in zip(chosen, dues.to_pylist(), strict=True):
+                contents[repr(key)] = [*contents.get(repr(key), NEW)[:3], due]
+        elif what in ("look at due", "do what is due"):
+            rows = state.due(detail)
+            due = {key: values for key, values in contents.items() if is_due(values[3], detail)}
+            found = state.take(rows).select(self.schema.keys.names).to_pylist()
+            assert len(found) == len(due)
+            assert {repr(list(key.values())) for key in found} == set(due)
+            if what == "do what is due":
+                state.put(rows, pa.record_batch({"due": pa.nulls(len(rows), pa.int64())}))
+                for key, values in due.items():
+                    contents[key] = [*values[:3], None]
         elif what == "add up":
             chosen = [self.key(number) for number in detail]
             found = state.find_or_add(self.batch(chosen))
@@ -98,12 +120,16 @@ class Model:
                 found,
                 pa.record_batch(
                     [pa.array(texts, VALUES[1].type), pa.array(lists, VALUES[2].type)],
-                    VALUES.names[1:],
+                    VALUES.names[1:3],
                 ),
             )
             for key, text, numbers in zip(chosen, texts, lists, strict=True):
-                n, *_ = contents.get(repr(key), NEW)
-                contents[repr(key)] = [n, text, numbers]
+                n, *_, due = contents.get(repr(key), NEW)
+                contents[repr(key)] = [n, text, numbers, due]
+
+
+def is_due(due: int | None, clock: int) -> bool:
+    return due is not None and due <= clock
 
 
 @pytest.mark.parametrize("kind", KEYS)
@@ -112,7 +138,7 @@ class Model:
 def test_the_state_is_what_all_deltas_add_up_to(
     kind: str, happenings: list[tuple[str, Any]]
 ) -> None:
-    model = Model(KEY_VALUES[kind], StateSchema(KEYS[kind], VALUES))
+    model = Model(KEY_VALUES[kind], StateSchema(KEYS[kind], VALUES, due="due"))
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         # So that a few rows are enough for bases, and for arenas that are packed anew.
         patch.setattr(durable, "_LEAST_WEIGHT", 0)
@@ -124,32 +150,42 @@ def test_the_state_is_what_all_deltas_add_up_to(
 
 def run(model: Model, folder: Path, happenings: list[tuple[str, Any]]) -> None:
     hosts = [Host(folder, model.schema, name=name) for name in ("a", "b")]
-    done: list[tuple[list[Any], bytes, Values]] = []  # steps, their deltas, what came of them
+    # Steps, their deltas, and what came of them: the contents, and the clock.
+    done: list[tuple[Any, bytes, tuple[Values, int | None]]] = []
     kept_from = -1
 
-    def step(changes: list[tuple[str, Any]], *, commit: bool = True) -> Values:
-        before = done[-1][2] if done else {}
+    def reached() -> tuple[Values, int | None]:
+        return done[-1][2] if done else ({}, None)
+
+    def step(
+        detail: tuple[list[tuple[str, Any]], int | None], *, commit: bool = True
+    ) -> tuple[Values, int | None]:
+        changes, clock = detail
+        before, clock_before = reached()
         contents = dict(before)
         with hosts[0].open(len(done) - 1) as state:
+            assert state.clock == clock_before
             for change in changes:
                 model.apply(contents, change, state)
             assert len(state) == len(contents)
             if commit:
-                state.commit(len(done))
-        return contents
+                state.commit(len(done), clock)
+                assert state.clock == (clock_before if clock is None else clock)
+                return contents, state.clock
+        return contents, clock_before
 
     for what, detail in happenings:
         host = hosts[0]
         if what == "step":
-            contents = step(detail)
-            done.append((detail, host.file(len(done)).read_bytes(), contents))
+            result = step(detail)
+            done.append((detail, host.file(len(done)).read_bytes(), result))
         elif what == "fail":
             step(detail, commit=False)
         elif what == "again" and len(done) - 2 >= kept_from and done:
             detail, delta, _ = done.pop()
-            contents = step(detail)
+            result = step(detail)
             assert host.file(len(done)).read_bytes() == delta
-            done.append((detail, delta, contents))
+            done.append((detail, delta, result))
         elif what == "move":
             hosts.reverse()
         elif what == "lose the arena":
@@ -163,11 +199,11 @@ def run(model: Model, folder: Path, happenings: list[tuple[str, Any]]) -> None:
             clean(host.address, "sum", 1, kept_from)
         elif what == "back" and len(done) - 2 >= kept_from and done:
             done.pop()
-        now = texts(done[-1][2] if done else {})
+        now = texts(reached()[0])
         assert hosts[0].contents(len(done) - 1) == now
         assert folded((delta for _, delta, _ in done), model.schema) == now
     shutil.rmtree(folder / "warm-a", ignore_errors=True)
-    assert hosts[0].contents(len(done) - 1) == texts(done[-1][2] if done else {})
+    assert hosts[0].contents(len(done) - 1) == texts(reached()[0])
 
 
 def texts(values: Values) -> Contents:

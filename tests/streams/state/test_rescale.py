@@ -4,8 +4,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.errors import InvalidInput, StateMissing
-from penstock.streams.state import BucketState, StateSchema, bucket_of, rescale, state_info
+from penstock.errors import InvalidInput, StateMismatch, StateMissing
+from penstock.streams.state import (
+    BucketState,
+    StateSchema,
+    bucket_of,
+    look_up,
+    rescale,
+    state_info,
+    state_schema,
+)
 from tests.streams.state.hosts import contents_of
 from tests.streams.state.samples import SAMPLES
 
@@ -105,6 +113,75 @@ def test_rows_of_all_types(tmp_path: Path) -> None:
         with open_bucket(bucket, 3, 0) as state:
             after |= contents_of(state)
     assert after == before
+
+
+SPREAD = {
+    "by one": (1, ["customer"]),
+    "by none": (0, []),
+    "by all": (2, ["customer", "pane"]),
+    "by default": (None, ["customer", "pane"]),
+}
+
+
+@pytest.mark.parametrize("name", SPREAD)
+def test_rows_stay_with_those_they_belong_to(tmp_path: Path, name: str) -> None:
+    spread, names = SPREAD[name]
+    schema = StateSchema(
+        pa.schema({"customer": pa.string(), "pane": pa.int64()}),
+        pa.schema({"due": pa.int64()}),
+        due="due",
+        spread=spread,
+    )
+    panes = np.arange(600)
+    batch = pa.record_batch(
+        [pa.array([f"c{pane % 40}" for pane in panes]), pa.array(panes), pa.array(panes * 10)],
+        schema=schema.columns,
+    )
+    keys = batch.select(schema.keys.names)
+
+    def opened(bucket: int, buckets: int, version: int) -> BucketState:
+        return BucketState.open(
+            tmp_path / "durable",
+            tmp_path / "warm",
+            operator="join",
+            bucket=bucket,
+            buckets=buckets,
+            schema=schema,
+            version=version,
+        )
+
+    for bucket in range(3):
+        mine = pa.array(bucket_of(batch.select(names), 3) == bucket)
+        with opened(bucket, 3, -1) as state:
+            state.put(state.find_or_add(keys.filter(mine)), batch.select(["due"]).filter(mine))
+            state.count_late(bucket + 1)
+            state.commit(0, clock=2500)
+    rescale(tmp_path / "durable", operator="join", from_buckets=3, to_buckets=5, version=0)
+
+    due: list[int] = []
+    for bucket in range(5):
+        with opened(bucket, 5, 0) as state:
+            assert state.clock == 2500
+            targets = bucket_of(batch.select(names), 5)
+            assert len(state) == (targets == bucket).sum()
+            assert (state.find(keys.filter(pa.array(targets == bucket))) >= 0).all()
+            due += state.take(state.due(2500)).column("pane").to_pylist()
+    assert sorted(due) == list(range(251))
+    assert sum(each.late for each in state_info(tmp_path / "durable", "join", 5)) == 1 + 2 + 3
+    key = {"customer": "c3", "pane": 43}
+    assert look_up(tmp_path / "durable", "join", 5, key) == {**key, "due": 430}
+    assert state_schema(tmp_path / "durable", "join", 5).spread_keys == names
+
+
+def test_buckets_at_different_clocks_are_refused(tmp_path: Path) -> None:
+    for bucket, clock in enumerate([5, None, 6]):
+        with open_at(tmp_path, bucket, 3, -1) as state:
+            state.commit(0, clock)
+
+    with pytest.raises(StateMismatch, match="different clocks: 5, 6, None") as raised:
+        rescale(tmp_path / "durable", operator="join", from_buckets=3, to_buckets=2, version=0)
+    assert "completed" in raised.value.hint
+    assert state_info(tmp_path / "durable", "join", 2) == []
 
 
 def test_there_and_back_at_another_version(tmp_path: Path) -> None:

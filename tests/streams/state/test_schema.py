@@ -1,3 +1,5 @@
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
@@ -73,6 +75,50 @@ def test_the_field_that_changed_is_named(
 
     assert changed.differs_from(SCHEMA) == said
     assert changed.fingerprint != SCHEMA.fingerprint
+
+
+DUE_VALUES = pa.schema({"total": pa.float64(), "at": pa.int64(), "then": pa.int64()})
+DUE_KEYS = pa.schema({"id": pa.int64(), "pane": pa.int64()})
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        ({}, {"due": "at"}, "due ('at') is new"),
+        ({"due": "at"}, {"due": "then"}, "due was 'at' and is now 'then'"),
+        ({"due": "at"}, {}, "due ('at') is gone"),
+        ({}, {"spread": 1}, "spread (1) is new"),
+        ({"spread": 0}, {"spread": 1}, "spread was 0 and is now 1"),
+        ({"spread": 2}, {}, ""),
+        ({"due": "at", "spread": 1}, {"due": "at", "spread": 1}, ""),
+    ],
+)
+def test_due_and_spread_are_part_of_the_schema(
+    before: dict[str, Any], now: dict[str, Any], said: str
+) -> None:
+    first, second = (StateSchema(DUE_KEYS, DUE_VALUES, **each) for each in (before, now))
+
+    assert second.differs_from(first) == said
+    assert (second.fingerprint == first.fingerprint) == (said == "")
+    for schema in (first, second):
+        read = StateSchema.of_file(schema.file_schema)
+        assert (read.due, read.spread_keys) == (schema.due, schema.spread_keys)
+        assert read.fingerprint == schema.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"due": "nix"}, "no value 'nix' of int64"),
+        ({"due": "total"}, "no value 'total' of int64"),
+        ({"due": "id"}, "no value 'id' of int64"),
+        ({"spread": 3}, "by 3 of 2 keys"),
+        ({"spread": -1}, "by -1 of 2 keys"),
+    ],
+)
+def test_a_due_or_spread_that_cannot_be(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        StateSchema(DUE_KEYS, DUE_VALUES, **given)
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,59 @@
 """Kernels: stateful operators as functions of state and changes, without Spark."""
 
 from penstock.streams.algebra.aggregate import AggregateKernel
-from penstock.streams.algebra.aggregates import Aggregate, count, first, last, max, mean, min, sum  # noqa: A004
+from penstock.streams.algebra.aggregates import (
+    Aggregate,
+    Aggregation,
+    approx_distinct,
+    approx_quantile,
+    approx_top,
+    collect,
+    count,
+    distinct,
+    first,
+    histogram,
+    last,
+    max,  # noqa: A004
+    mean,
+    min,  # noqa: A004
+    quantile,
+    stddev,
+    sum,  # noqa: A004
+    top,
+)
 from penstock.streams.algebra.kernel import Kernel
-from penstock.streams.algebra.specs import kernel_from_spec
+from penstock.streams.algebra.specs import kernel_from_spec, kernel_over
+from penstock.streams.algebra.summary import Summary
 from penstock.streams.algebra.upserts import UpsertKernel
+from penstock.streams.algebra.windows import Window, hopping, session, tumbling
 
 __all__ = [
     "Aggregate",
     "AggregateKernel",
+    "Aggregation",
     "Kernel",
+    "Summary",
     "UpsertKernel",
+    "Window",
+    "approx_distinct",
+    "approx_quantile",
+    "approx_top",
+    "collect",
     "count",
+    "distinct",
     "first",
+    "histogram",
+    "hopping",
     "kernel_from_spec",
+    "kernel_over",
     "last",
     "max",
     "mean",
     "min",
+    "quantile",
+    "session",
+    "stddev",
     "sum",
+    "top",
+    "tumbling",
 ]

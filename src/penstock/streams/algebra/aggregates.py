@@ -6,129 +6,40 @@ Nulls are left out, as in SQL; of no values at all, a count is 0 and everything 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
 
-import pyarrow as pa
+from penstock.streams.algebra import distribution_specs as specs
+from penstock.streams.algebra.aggregate_specs import (
+    Aggregate,
+    Count,
+    First,
+    Last,
+    Max,
+    Mean,
+    Min,
+    Sum,
+)
+from penstock.streams.algebra.own_aggregates import Aggregation
 
-from penstock.errors import InvalidInput, UnknownName
-from penstock.streams.algebra.folds import Counting, Extreme, Fold
-from penstock.streams.algebra.order import is_ordered
-from penstock.streams.algebra.sums import DecimalSum, DoubleSum, IntegerSum
-
-
-class Folded(Protocol):
-    """An aggregate whose parts are merged; any class like this one can be given to a kernel."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def columns(self) -> Sequence[str]:
-        """Those that it reads."""
-        ...
-
-    def fold(self, schema: pa.Schema, *, weighted: bool) -> Fold:
-        """How it is computed over rows of this schema, of which some are taken back if `weighted`.
-
-        Raises InvalidInput when it has no answer for the type of its column.
-        """
-        ...
-
-
-@dataclass(frozen=True)
-class _OfColumn:
-    column: str
-    name: ClassVar[str]
-
-    @property
-    def columns(self) -> Sequence[str]:
-        return [self.column]
-
-    def _kind(self, schema: pa.Schema) -> pa.DataType:
-        return column_type(schema, self.column)
-
-    def _refused(self, kind: pa.DataType, hint: str) -> InvalidInput:
-        return InvalidInput(f"there is no {self.name} of {self.column!r} ({kind})", hint=hint)
-
-
-def column_type(schema: pa.Schema, column: str) -> pa.DataType:
-    if column not in schema.names:
-        raise UnknownName(
-            f"there is no column {column!r}", hint=f"the rows have {', '.join(schema.names)}"
-        )
-    return schema.field(column).type
-
-
-@dataclass(frozen=True)
-class Count:
-    column: str | None = None
-    name: ClassVar[str] = "count"
-
-    @property
-    def columns(self) -> Sequence[str]:
-        return [] if self.column is None else [self.column]
-
-    def fold(self, schema: pa.Schema, *, weighted: bool) -> Fold:
-        for column in self.columns:
-            column_type(schema, column)
-        return Counting(self.column)
-
-
-class Sum(_OfColumn):
-    name = "sum"
-
-    def fold(self, schema: pa.Schema, *, weighted: bool) -> Fold:
-        kind = self._kind(schema)
-        if pa.types.is_integer(kind) and kind != pa.uint64():
-            return IntegerSum(self.column, weighted)
-        return self._of_fractions(kind, weighted, mean=False)
-
-    def _of_fractions(self, kind: pa.DataType, weighted: bool, *, mean: bool) -> Fold:
-        if pa.types.is_decimal(kind) and kind.bit_width <= 128:
-            return DecimalSum(self.column, kind.precision, kind.scale, mean, weighted)
-        if pa.types.is_floating(kind):
-            return DoubleSum(self.column, mean, weighted)
-        raise self._refused(kind, "cast it to a number: an integer of 64 bits, a double, a decimal")
-
-
-class Mean(Sum):
-    name = "mean"
-
-    def fold(self, schema: pa.Schema, *, weighted: bool) -> Fold:
-        kind = self._kind(schema)
-        if pa.types.is_integer(kind) and kind != pa.uint64():
-            return DoubleSum(self.column, True, weighted)
-        return self._of_fractions(kind, weighted, mean=True)
-
-
-class Max(_OfColumn):
-    name = "max"
-    highest: ClassVar[bool] = True
-
-    def fold(self, schema: pa.Schema, *, weighted: bool) -> Fold:
-        kind = self._kind(schema)
-        if weighted:
-            raise self._refused(kind, "a table's rows can go; only count, sum and mean follow that")
-        if not is_ordered(kind):
-            raise self._refused(kind, "maps and intervals have no order: take a part of them")
-        return Extreme(self.column, kind, self.highest)
-
-
-class Min(Max):
-    name = "min"
-    highest = False
-
-
-class Last(_OfColumn):
-    name = "last"
-
-
-class First(_OfColumn):
-    name = "first"
-
-
-Aggregate = Folded | Last | First
+__all__ = [
+    "Aggregate",
+    "Aggregation",
+    "approx_distinct",
+    "approx_quantile",
+    "approx_top",
+    "collect",
+    "count",
+    "distinct",
+    "first",
+    "histogram",
+    "last",
+    "max",
+    "mean",
+    "min",
+    "quantile",
+    "stddev",
+    "sum",
+    "top",
+]
 
 
 def count(column: str | None = None) -> Aggregate:
@@ -150,35 +61,113 @@ def mean(column: str) -> Aggregate:
 
 
 def min(column: str) -> Aggregate:  # noqa: A001
-    """In Spark's order, in which NaN is the highest number."""
+    """In Spark's order, in which NaN is the highest number; of a table, every value is kept."""
     return Min(column)
 
 
 def max(column: str) -> Aggregate:  # noqa: A001
-    """In Spark's order, in which NaN is the highest number."""
+    """In Spark's order, in which NaN is the highest number; of a table, every value is kept."""
     return Max(column)
 
 
 def first(column: str) -> Aggregate:
-    """The first value that is not null: by event time, partition and offset, then the lowest."""
+    """The first value that is not null: by event time, partition and offset, then the lowest.
+
+    Over a table it is by event time alone, and every value of a key is kept.
+    """
     return First(column)
 
 
 def last(column: str) -> Aggregate:
-    """The last value that is not null: by event time, partition and offset, then the highest."""
+    """The last value that is not null: by event time, partition and offset, then the highest.
+
+    Over a table it is by event time alone, and every value of a key is kept.
+    """
     return Last(column)
 
 
-_KINDS: dict[str, type[Any]] = {
-    each.name: each for each in (Count, Sum, Mean, Min, Max, First, Last)
-}
+def stddev(column: str) -> Aggregate:
+    """The standard deviation of a sample, a double; null of less than two values.
+
+    It is computed with twice the bits of a double: all but the last few bits are good while it is
+    above the mean divided by 2^26, and below the mean divided by 2^45 it is 0. NaN while there is a
+    value that is not finite or beyond 1e140. Decimals are taken as doubles. Tables are followed.
+    """
+    return specs.StdDev(column)
 
 
-def aggregate_spec(aggregate: Aggregate) -> dict[str, Any]:
-    return {"aggregate": aggregate.name, **vars(aggregate)}
+def collect(column: str, limit: int = 1000) -> Aggregate:
+    """The values by event time, partition and offset, then ascending: `{values: [...], more: 0}`.
+
+    Beyond the limit the first ones are kept; `more` says how many others there are. Of a table all
+    are kept, as those beyond may come in when others go, and the order is by event time alone.
+    """
+    return specs.Collect(column, limit)
 
 
-def aggregate_from_spec(spec: dict[str, Any]) -> Aggregate:
-    options = dict(spec)
-    made: Aggregate = _KINDS[options.pop("aggregate")](**options)
-    return made
+def distinct(column: str) -> Aggregate:
+    """How many different values there are, exactly, an int64. All NaN are one, and so are zeros.
+
+    The state of a key has every value once; `approx_distinct` has a bound.
+    """
+    return specs.Distinct(column)
+
+
+def approx_distinct(column: str, error: float = 0.01) -> Aggregate:
+    """How many different values there are, about, an int64: HyperLogLog, the twin of `distinct`.
+
+    `error` is the standard error, relative to the number: two thirds of all answers are nearer than
+    that, 95 % nearer than twice that. Up to some values, 4096 at 1 %, it is as good as exact. A key
+    takes 4 bytes a value at first, then 16 KiB at 1 %. Tables are refused.
+    """
+    return specs.ApproxDistinct(column, error)
+
+
+def quantile(column: str, q: float | Sequence[float]) -> Aggregate:
+    """The lowest value that a share `q` of all values does not exceed, exactly; NaN is the highest.
+
+    It is one of the values, of their type: 0.5 is the lower median, 0 the lowest and 1 the highest.
+    Several `q`, which are taken to six digits, give a list. The state of a key has every different
+    value once with its count; `approx_quantile` has a bound.
+    """
+    return specs.Quantile(column, q)
+
+
+def approx_quantile(column: str, q: float | Sequence[float], error: float = 0.01) -> Aggregate:
+    """A double that is not further from `quantile` than the share `error` of its size: DDSketch.
+
+    Negative numbers are as good, and what is nearer to 0 than 2.3e-308 is 0. A key keeps a count
+    for each bin that has values, at 1 % of 116 for every factor of ten that these span, so that it
+    cannot have more than 143,000 in all, and nothing has to be left out. Tables are followed.
+    """
+    return specs.ApproxQuantile(column, q, error)
+
+
+def top(column: str, k: int = 10, by: str | None = None) -> Aggregate:
+    """The `k` most frequent values, exactly: a list of `{value, count}`, the highest count first.
+
+    With `by`, those with the highest sum of that column: `{value, sum}`. Of values as high the
+    lower one comes first. The state of a key has every different value once; `approx_top` has a
+    bound.
+    """
+    return specs.Top(column, k, by)
+
+
+def approx_top(column: str, k: int = 10, error: float = 0.001) -> Aggregate:
+    """The `k` most frequent values, about, as `top` gives them: SpaceSaving.
+
+    A count is never too high, and too low by at most `error` times the rows of the key, so that
+    every value is considered whose share is above `error`. A key keeps 1 / `error` values. As long
+    as it has no more, it is exact; after that, which of all answers within these bounds it is, may
+    depend on how rows are cut into batches. Tables are refused.
+    """
+    return specs.ApproxTop(column, k, error)
+
+
+def histogram(column: str, edges: Sequence[float]) -> Aggregate:
+    """How many values are below the first edge, from each edge to below the next, from the last on.
+
+    A list of int64, one more than edges. Values are compared as doubles, and NaN is above all.
+    Tables are followed.
+    """
+    return specs.Histogram(column, edges)

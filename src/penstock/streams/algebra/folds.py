@@ -1,8 +1,8 @@
-"""How values are folded into one: parts of rows, parts of groups, results.
+"""How values are folded into one: parts of groups of rows, merged, and results.
 
-A fold turns every row into parts, which are Arrow columns, merges parts of the same group, and
-makes the result from the parts of all rows. Merging in any order and in any cuts gives the same
-result. A part that is null adds nothing.
+A fold turns the rows of each group into parts, which are Arrow columns, merges parts of the same
+group, and makes the result from the parts of all rows. Merging in any order and in any cuts gives
+the same result. A part that is null adds nothing.
 """
 
 from collections.abc import Sequence
@@ -24,12 +24,21 @@ Parts = list[pa.Array]
 
 
 class Overflow(Exception):
-    """The total of the group of this number, or what the row of this number adds, leaves a type."""
+    """The total of the group of this number leaves a type."""
 
-    def __init__(self, kind: pa.DataType, at: Number) -> None:
-        super().__init__(kind, at)
+    def __init__(self, kind: pa.DataType, group: Number) -> None:
+        super().__init__(kind, group)
         self.kind = kind
-        self.at = int(at)
+        self.group = int(group)
+
+
+class Failure(Exception):
+    """A user's function failed on the group of this number."""
+
+    def __init__(self, group: int, cause: Exception) -> None:
+        super().__init__(group, cause)
+        self.group = group
+        self.cause = cause
 
 
 class Fold(Protocol):
@@ -43,24 +52,27 @@ class Fold(Protocol):
         """The type of the result."""
         ...
 
-    def partial(self, rows: pa.RecordBatch, weights: Numbers | None) -> Parts:
-        """The parts of each row, as often as its weight says, or once."""
+    def partial(self, rows: pa.RecordBatch, weights: Numbers | None, groups: Groups) -> Parts:
+        """The parts of each group, of which every row counts as often as its weight, or once.
+
+        Raises Overflow or Failure, as the others do.
+        """
         ...
 
     def merge(self, parts: Parts, groups: Groups, into: Parts | None) -> Parts:
-        """The parts of each group: those of its rows together, and with what was there before.
-
-        Raises Overflow.
-        """
+        """The parts of each group: those given of it together, and with what was there before."""
         ...
 
     def result(self, parts: Parts) -> pa.Array: ...
 
 
 def is_nothing(parts: Parts) -> Mask:
-    """Where the parts of fixed width are all null or zero, as if no row had ever been."""
+    """Where the parts are all null, or zero if they are numbers, as if no row had ever been."""
     nothing = np.ones(len(parts[0]), np.bool_)
     for part in parts:
+        if fixed_width.dtype_of(part.type) is None:
+            nothing &= ~fixed_width.validity(part)
+            continue
         values = fixed_width.numbers(part)
         nothing &= (values == 0).all(axis=1) if values.ndim == 2 else values == 0
     return nothing
@@ -111,10 +123,12 @@ class Counting:
     parts = (("", pa.int64()),)
     kind = pa.int64()
 
-    def partial(self, rows: pa.RecordBatch, weights: Numbers | None) -> Parts:
+    def partial(self, rows: pa.RecordBatch, weights: Numbers | None, groups: Groups) -> Parts:
         if self.column is not None:
-            return [presence(rows.column(self.column), weights)]
-        return [integers(np.ones(rows.num_rows, np.int64) if weights is None else weights)]
+            once = presence(rows.column(self.column), weights)
+        else:
+            once = integers(np.ones(rows.num_rows, np.int64) if weights is None else weights)
+        return self.merge([once], groups, None)
 
     def merge(self, parts: Parts, groups: Groups, into: Parts | None) -> Parts:
         return [add(parts[0], groups, into and into[0])]
@@ -135,8 +149,8 @@ class Extreme:
     def parts(self) -> Sequence[tuple[str, pa.DataType]]:
         return [("", self.kind)]
 
-    def partial(self, rows: pa.RecordBatch, weights: Numbers | None) -> Parts:
-        return [rows.column(self.column).cast(self.kind)]
+    def partial(self, rows: pa.RecordBatch, weights: Numbers | None, groups: Groups) -> Parts:
+        return self.merge([rows.column(self.column).cast(self.kind)], groups, None)
 
     def merge(self, parts: Parts, groups: Groups, into: Parts | None) -> Parts:
         values = parts[0]

@@ -59,9 +59,10 @@ class Groups:
             firsts = np.searchsorted(ids, np.arange(length))
             yield piece, some, Groups(frozen(ids), frozen(firsts), self.keys.slice(first, length))
 
-    def described(self, group: int) -> str:
-        (key,) = self.keys.slice(group, 1).to_pylist()
-        return ", ".join(f"{name} = {value!r}" for name, value in key.items())
+
+def described(keys: pa.RecordBatch, row: int) -> str:
+    (key,) = keys.slice(row, 1).to_pylist()
+    return ", ".join(f"{name} = {value!r}" for name, value in key.items())
 
 
 def group_rows(keys: pa.RecordBatch) -> Groups:
@@ -80,3 +81,9 @@ def group_rows(keys: pa.RecordBatch) -> Groups:
     return Groups(
         frozen(ids), frozen(firsts), pa.RecordBatch.from_arrays(columns, schema=keys.schema)
     )
+
+
+def grouped(ids: Numbers, keys: pa.RecordBatch) -> Groups:
+    """Groups that stand together already, in the order of their keys."""
+    firsts = np.searchsorted(ids, np.arange(keys.num_rows))
+    return Groups(frozen(ids), frozen(firsts), keys)

@@ -14,6 +14,9 @@ import pyarrow as pa
 
 from penstock.streams.state import BucketState, StateSchema
 
+NEVER = -(1 << 62)  # the clock before the first event
+END = 1 << 62  # the clock after the last one
+
 
 class Kernel(Protocol):
     @property
@@ -49,12 +52,17 @@ class Kernel(Protocol):
         """Changes the state by everything that a batch has for this bucket; gives what changed.
 
         The state is changed when all of it is read, and is the caller's to commit. The clock, in
-        microseconds, is that of the batch.
+        microseconds, is that of the batch: nothing before it follows but what corrects.
         """
         ...
 
     def spec(self) -> dict[str, Any]:
-        """What JSON can hold and `kernel_from_spec` makes this kernel from."""
+        """What JSON can hold and, if it is portable, `kernel_from_spec` makes this kernel from."""
+        ...
+
+    @property
+    def portable(self) -> bool:
+        """Whether the spec says everything, as it cannot of functions that a user wrote."""
         ...
 
 

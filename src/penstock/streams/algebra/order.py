@@ -67,8 +67,10 @@ def _with_nulls(array: pa.Array) -> Numbers:
 def _ranks(array: pa.Array) -> Numbers:
     kind = array.type
     if not pa.types.is_nested(kind):
-        ranks = pc.rank(array, "ascending", tiebreaker="dense")
-        return np.asarray(ranks.to_numpy(), np.int64)
+        coded = array.dictionary_encode()  # as ranks take long, and values often come again
+        ranks = pc.rank(coded.dictionary, "ascending", tiebreaker="dense").to_numpy()
+        codes = fixed_width.numbers(coded.indices)
+        return ranks[codes].astype(np.int64) if len(ranks) else np.zeros(len(array), np.int64)
     if pa.types.is_map(kind):  # which have no order in Spark: any will do
         data, starts, sizes = cells.to_cells(array, as_key=True)
         content = data.tobytes()

@@ -4,13 +4,27 @@ from typing import Any
 
 from penstock.errors import InvalidInput
 from penstock.streams.algebra.aggregate import AggregateKernel
+from penstock.streams.algebra.held import HeldKernel
 from penstock.streams.algebra.kernel import Kernel
+from penstock.streams.algebra.session_kernel import SessionKernel
 from penstock.streams.algebra.upserts import UpsertKernel
+from penstock.streams.algebra.window_kernel import WindowKernel
+from penstock.streams.algebra.windows import Session, Window
 
-_KERNELS: dict[str, type[AggregateKernel] | type[UpsertKernel]] = {
+_KERNELS: dict[str, Any] = {
     "aggregate": AggregateKernel,
+    "held": HeldKernel,
+    "session": SessionKernel,
     "upsert": UpsertKernel,
+    "window": WindowKernel,
 }
+
+
+def kernel_over(by: Any, window: Window, *arguments: Any, **options: Any) -> Kernel:
+    """The kernel for windows of this kind, with the arguments that each takes."""
+    if isinstance(window, Session):
+        return SessionKernel(by, window, *arguments, **options)
+    return WindowKernel(by, window, *arguments, **options)
 
 
 def kernel_from_spec(spec: dict[str, Any]) -> Kernel:
@@ -19,4 +33,5 @@ def kernel_from_spec(spec: dict[str, Any]) -> Kernel:
         raise InvalidInput(
             f"there is no kernel {spec['kernel']!r}", hint=f"there are {', '.join(_KERNELS)}"
         )
-    return made.from_spec(spec)
+    kernel: Kernel = made.from_spec(spec)
+    return kernel

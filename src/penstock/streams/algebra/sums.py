@@ -36,16 +36,17 @@ class IntegerSum:
     def parts(self) -> Sequence[tuple[str, pa.DataType]]:
         return [("", pa.int64()), *[_COUNT][: self.weighted]]
 
-    def partial(self, rows: pa.RecordBatch, weights: Numbers | None) -> Parts:
+    def partial(self, rows: pa.RecordBatch, weights: Numbers | None, groups: Groups) -> Parts:
         array = rows.column(self.column).cast(pa.int64())
         if weights is None:
-            return [array]
+            return self.merge([array], groups, None)
         products = np.empty(len(array), np.int64)
         values = frozen(fixed_width.numbers(array))
         row = fold_kernels.multiply_numbers(values, frozen(weights), products)
         if row != FITS:
-            raise Overflow(pa.int64(), row)
-        return [integers(products, fixed_width.validity(array)), presence(array, weights)]
+            raise Overflow(pa.int64(), groups.ids[row])
+        each = [integers(products, fixed_width.validity(array)), presence(array, weights)]
+        return self.merge(each, groups, None)
 
     def merge(self, parts: Parts, groups: Groups, into: Parts | None) -> Parts:
         before = into or [None] * len(parts)
@@ -86,17 +87,17 @@ class DecimalSum:
         counted = self.mean or self.weighted
         return [("sum" if self.mean else "", self._total), *[_COUNT][:counted]]
 
-    def partial(self, rows: pa.RecordBatch, weights: Numbers | None) -> Parts:
+    def partial(self, rows: pa.RecordBatch, weights: Numbers | None, groups: Groups) -> Parts:
         array = rows.column(self.column).cast(self._total)
         counts = presence(array, weights)
         if weights is not None:
             products = np.zeros((len(array), 2), np.int64)
             row = self._add_up(np.arange(len(array)), array, weights, products)
             if row != FITS:
-                raise Overflow(self.kind, row)
+                raise Overflow(self.kind, groups.ids[row])
             valid = fixed_width.validity(array)
             array = fixed_width.from_numbers(self._total, products, valid)
-        return [array, counts][: len(self.parts)]
+        return self.merge([array, counts][: len(self.parts)], groups, None)
 
     def merge(self, parts: Parts, groups: Groups, into: Parts | None) -> Parts:
         before = into or [None] * len(parts)
@@ -157,10 +158,10 @@ class DoubleSum:
             names += ["nan", "infinite", "minus infinite"]
         return [(name, pa.float64() if i < 2 else pa.int64()) for i, name in enumerate(names)]
 
-    def partial(self, rows: pa.RecordBatch, weights: Numbers | None) -> Parts:
+    def partial(self, rows: pa.RecordBatch, weights: Numbers | None, groups: Groups) -> Parts:
         array = rows.column(self.column)
         valid = fixed_width.validity(array)
-        highs, lows = _in_two(fixed_width.numbers(array))
+        highs, lows = in_two(fixed_width.numbers(array))
         parts: Parts = []
         if self.weighted:
             assert weights is not None
@@ -170,9 +171,8 @@ class DoubleSum:
             parts = [integers(each * weights) for each in odd]
         if self.mean or self.weighted:
             parts.insert(0, presence(array, weights))
-        return [
-            fixed_width.from_numbers(pa.float64(), each, valid) for each in (highs, lows)
-        ] + parts
+        doubles = [fixed_width.from_numbers(pa.float64(), each, valid) for each in (highs, lows)]
+        return self.merge(doubles + parts, groups, None)
 
     def merge(self, parts: Parts, groups: Groups, into: Parts | None) -> Parts:
         if into is None and groups.are_single:
@@ -206,16 +206,16 @@ class DoubleSum:
         return fixed_width.from_numbers(pa.float64(), totals, valid)
 
 
-def _in_two(values: fixed_width.Values) -> tuple[Doubles, Doubles]:
+def in_two(values: fixed_width.Values) -> tuple[Doubles, Doubles]:
     """Numbers as doubles, and what these lack of an integer of 64 bits."""
     if values.dtype != np.int64:
         return values.astype(np.float64), np.zeros(len(values))
-    return _sum_in_two(
+    return sum_in_two(
         (values >> 32).astype(np.float64) * 2.0**32, (values & 0xFFFFFFFF).astype(np.float64)
     )
 
 
-def _sum_in_two(high: Doubles, low: Doubles) -> tuple[Doubles, Doubles]:
+def sum_in_two(high: Doubles, low: Doubles) -> tuple[Doubles, Doubles]:
     """The sum of a number and a smaller one, and what rounding took from it."""
     total = high + low
     return total, low - (total - high)
@@ -226,4 +226,4 @@ def _times(highs: Doubles, lows: Doubles, weights: Numbers) -> tuple[Doubles, Do
         return highs * weights, lows * weights
     shifted = highs * (2.0**27 + 1)  # halves of 26 bits, whose products are exact
     upper = shifted - (shifted - highs)
-    return _sum_in_two(upper * weights, ((highs - upper) + lows) * weights)
+    return sum_in_two(upper * weights, ((highs - upper) + lows) * weights)

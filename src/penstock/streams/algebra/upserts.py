@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from penstock.errors import InvalidInput
 from penstock.events.compiled import Numbers
-from penstock.streams.algebra.aggregates import column_type
 from penstock.streams.algebra.changes import (
     DELETED,
     OFFSET,
@@ -30,6 +29,7 @@ from penstock.streams.algebra.changes import (
 from penstock.streams.algebra.grouping import Groups, group_rows, spans
 from penstock.streams.algebra.kernel import one_batch, schema_from_spec, schema_to_spec
 from penstock.streams.algebra.order import last_rows, order_words
+from penstock.streams.algebra.rows import column_type
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
 
@@ -38,6 +38,8 @@ class UpsertKernel:
 
     With `time`, the output has the row's event time as `_time`.
     """
+
+    portable = True
 
     def __init__(
         self, key: str | Sequence[str], schema: pa.Schema, time: str | None = None

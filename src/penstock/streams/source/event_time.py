@@ -2,13 +2,11 @@
 
 import json
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from typing import Self
 
-from penstock.clock import duration_ms
+from penstock.clock import Duration, duration_ms
 from penstock.errors import InvalidInput
 
-Duration = str | timedelta
 DEFAULT_GUARD = "1 day"
 
 TIMES = range(-62_135_596_800_000_000, 253_402_300_800_000_000)  # microseconds, years 1 to 9999

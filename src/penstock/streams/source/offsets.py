@@ -107,6 +107,13 @@ def clock_of_batch(checkpoint: str, batch: int) -> int | None:
     return min(clock for clock in clocks if clock is not None)
 
 
+def time_of_batch(checkpoint: str, batch: int) -> int:
+    """The wall time at which a batch was planned, in microseconds; that of a batch which is run
+    again is the same."""
+    planned: int = _planned(checkpoint, batch)[0]["batchTimestampMs"]
+    return planned * 1_000
+
+
 def has_idle_source(checkpoint: str, batch: int) -> bool:
     """Whether a source of the query had nothing new in this batch, as far as Spark remembers it."""
     try:

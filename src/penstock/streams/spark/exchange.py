@@ -5,7 +5,7 @@ reads the clock of the batch itself, and keeps its state under the batch's numbe
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import pyarrow as pa
@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.streams.algebra.kernel import Kernel
-from penstock.streams.source.offsets import clock_of_batch, has_idle_source
+from penstock.streams.algebra.kernel import END, Kernel
+from penstock.streams.source.offsets import clock_of_batch, has_idle_source, time_of_batch
 from penstock.streams.source.spec import PACKED
 from penstock.streams.spark.origin import Origin, origin_of, with_origin
 from penstock.streams.spark.packing import Packer, batch_id, forget_files, unpack
@@ -22,7 +22,9 @@ from penstock.streams.spark.place import QueryPlace, place_for, warm_folder
 from penstock.streams.state import EMPTY, BucketState, open_for
 
 
-def run_kernel(df: DataFrame, kernel: Kernel, *, checkpoint: str | None = None) -> DataFrame:
+def run_kernel(
+    df: DataFrame, kernel: Kernel, *, checkpoint: str | None = None, by_wall_clock: bool = False
+) -> DataFrame:
     """The kernel's output over these rows: a table of changes, keyed as the kernel is."""
     session = df.sparkSession
     buckets = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
@@ -34,12 +36,16 @@ def run_kernel(df: DataFrame, kernel: Kernel, *, checkpoint: str | None = None) 
         operator = place.add_operator(kernel)
     passed = _passed(place, operator)
     packer = Packer(kernel, buckets, passed)
-    packed = origin_of(df).packed(packer)
+    origin = origin_of(df)
+    packed = origin.packed(packer) if kernel.portable else None
     if packed is None:
-        chosen = df.select([name for name in kernel.needed if name in df.columns])
+        ordered = origin.with_order()
+        rows = df if ordered is None else ordered
+        chosen = rows.select([name for name in kernel.needed if name in rows.columns])
         packed = chosen.mapInArrow(packer, from_arrow_schema(PACKED))
     moved = packed.repartitionById(buckets, col("_bucket"))
-    step = Step(kernel, place, operator, passed)
+    clock = time_of_batch if by_wall_clock else clock_of_batch
+    step = Step(kernel, place, operator, passed, clock)
     changes = moved.mapInArrow(step, from_arrow_schema(kernel.output))
     return with_origin(changes, Origin(keys=kernel.keys))
 
@@ -54,7 +60,12 @@ class Step:
     """Runs the kernel on one bucket of a batch; travels to the workers."""
 
     def __init__(
-        self, kernel: Kernel, place: QueryPlace | None, operator: str, passed: str | None
+        self,
+        kernel: Kernel,
+        place: QueryPlace | None,
+        operator: str,
+        passed: str | None,
+        clock: Callable[[str, int], int | None],
     ) -> None:
         self._kernel = kernel
         self._checkpoint = place.checkpoint if place else None
@@ -62,13 +73,14 @@ class Step:
         self._buckets = place.buckets if place else 1
         self._operator = operator
         self._passed = passed
+        self._clock = clock
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if self._checkpoint is None:
             yield from self._at_once(batches)
             return
         batch = int(batch_id())
-        clock = clock_of_batch(self._checkpoint, batch)
+        clock = self._clock(self._checkpoint, batch)
         for bucket, packed in sorted(unpack(batches).items()):
             if self._passed:
                 forget_files(self._passed, bucket, str(batch))
@@ -83,7 +95,7 @@ class Step:
                 schema=self._kernel.state,
             ) as state:
                 yield from self._kernel.step(state, packed, clock)
-                state.commit(batch)
+                state.commit(batch, clock)
 
     def _at_once(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """All rows in one step on a state that is thrown away."""
@@ -100,4 +112,4 @@ class Step:
             ) as state,
         ):
             for packed in unpack(batches).values():
-                yield from self._kernel.step(state, packed, None)
+                yield from self._kernel.step(state, packed, END)

@@ -5,7 +5,7 @@ go the ordinary way, and only speed is lost.
 """
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from penstock.streams.spark.packing import Packer
 
 _ATTRIBUTE = "_penstock_origin"
-# In a field's metadata: marks the column that says when a row happened, as withWatermark does.
-TIME_MARK = "penstock.event_time"
+# In a field's metadata: marks the column that says when a row happened, as withWatermark does, and
+# says for how many microseconds rows may still come once the clock has passed them.
+_TIME_MARK = "penstock.event_time"
+_WALL_MARK = "penstock.by_wall_clock"  # it is when a batch was planned, not when things happened
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,15 @@ class Origin:
         """The source again, packing its rows by itself."""
         if self.source is None or self.session is None:
             return None
-        return _load(self.session, self._with_order(), self.streaming, pack=packer.text())
+        return _load(self.session, self._ordered(), self.streaming, pack=packer.text())
 
-    def _with_order(self) -> SourceSpec:
+    def with_order(self) -> DataFrame | None:
+        """The source again, with the place of each row in the log."""
+        if self.source is None or self.session is None:
+            return None
+        return _load(self.session, self._ordered(), self.streaming)
+
+    def _ordered(self) -> SourceSpec:
         assert self.source is not None
         metadata = dict.fromkeys((*self.source.metadata, "partition", "offset"))
         return replace(self.source, metadata=tuple(metadata))
@@ -45,7 +53,7 @@ class Origin:
     @property
     def schema(self) -> pa.Schema | None:
         """Of the rows as they are packed: their place in the log is among the columns."""
-        return None if self.source is None else self._with_order().row_schema
+        return None if self.source is None else self._ordered().row_schema
 
 
 def with_origin(df: DataFrame, origin: Origin) -> DataFrame:
@@ -61,7 +69,8 @@ def source_frame(session: SparkSession, spec: SourceSpec, *, streaming: bool) ->
     """The rows of a source, the column of their event time marked."""
     df = _load(session, spec, streaming)
     if spec.time_column is not None and not spec.rejected:
-        df = mark_time(df, spec.time_column)
+        assert spec.rule is not None
+        df = mark_time(df, spec.time_column, spec.rule.correct_for)
     return with_origin(df, Origin(spec, session, streaming))
 
 
@@ -70,13 +79,30 @@ def _load(session: SparkSession, spec: SourceSpec, streaming: bool, **more: str)
     return reader.format("penstock").options(**spec.options(), **more).load()
 
 
-def mark_time(df: DataFrame, column: str) -> DataFrame:
-    marked = col(column).alias(column, metadata={TIME_MARK: True})
-    return df.select([marked if name == column else col(name) for name in df.columns])
+def mark_time(
+    df: DataFrame, column: str, correct_for: int, *, by_wall_clock: bool = False
+) -> DataFrame:
+    """Any other column is no longer marked."""
+    before = time_column(df)
+    marks: dict[str, dict[str, Any]] = {before.name: {}} if before else {}
+    marks[column] = {_TIME_MARK: correct_for, _WALL_MARK: by_wall_clock}
+    return df.select(
+        [
+            col(name).alias(name, metadata=marks[name]) if name in marks else col(name)
+            for name in df.columns
+        ]
+    )
 
 
-def time_column(df: DataFrame) -> str | None:
+class EventTimeColumn(NamedTuple):
+    name: str
+    correct_for: int  # microseconds
+    by_wall_clock: bool = False
+
+
+def time_column(df: DataFrame) -> EventTimeColumn | None:
     for field in df.schema.fields:
-        if field.metadata.get(TIME_MARK):
-            return field.name
+        if _TIME_MARK in field.metadata:
+            about = field.metadata
+            return EventTimeColumn(field.name, about[_TIME_MARK], about[_WALL_MARK])
     return None

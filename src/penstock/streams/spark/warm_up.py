@@ -17,31 +17,35 @@ def warm_up() -> None:
     from penstock.events.encoding import encode_columns
     from penstock.events.formats import format_for
     from penstock.streams.algebra import aggregates as ps
+    from penstock.streams.algebra import kernel_over, tumbling
     from penstock.streams.algebra.aggregate import AggregateKernel
+    from penstock.streams.algebra.kernel import END
     from penstock.streams.source import classes, rows  # noqa: F401
     from penstock.streams.spark import exchange, source, staging  # noqa: F401
     from penstock.streams.state import EMPTY, BucketState
 
-    schema = pa.schema({"key": pa.int64(), "number": pa.float64()})
-    row = pa.RecordBatch.from_pylist([{"key": 1, "number": 2.0}], schema=schema)
+    schema = pa.schema({"key": pa.int64(), "number": pa.float64(), "at": pa.timestamp("us", "UTC")})
+    row = pa.RecordBatch.from_pylist([{"key": 1, "number": 2.0, "at": 3}], schema=schema)
     form = format_for("json", schema)
     values = pa.RecordBatch.from_arrays([form.encode(row)], ["value"])
     records = decode_columns(b"".join(encode_columns(values))).batch
     form.decode(records["value"])
-    kernel = AggregateKernel("key", {"total": ps.sum("number"), "n": ps.count()}, schema)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        BucketState.open(
-            folder,
-            folder,
-            operator="warm",
-            bucket=0,
-            buckets=1,
-            schema=kernel.state,
-            version=EMPTY,
-        ) as state,
-    ):
-        list(kernel.step(state, [kernel.partial(row)], None))
+    asked = {"total": ps.sum("number"), "n": ps.count()}
+    over = kernel_over("key", tumbling("1s"), asked, schema, "at")
+    for kernel in (AggregateKernel("key", asked, schema), over):
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            BucketState.open(
+                folder,
+                folder,
+                operator="warm",
+                bucket=0,
+                buckets=1,
+                schema=kernel.state,
+                version=EMPTY,
+            ) as state,
+        ):
+            list(kernel.step(state, [kernel.partial(row)], END))
 
 
 if __name__ == "__main__":

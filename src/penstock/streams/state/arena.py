@@ -1,11 +1,11 @@
 """The warm form of a bucket's state: rows in mapped files that any process of the host opens.
 
 Three files: `rows`, which begins with a page that is the head, `index` from keys to rows, and
-`heap` with what varies in size. Nothing is scanned when they are opened. They are worth as much as
-the head says: it names the schema and the version, is dirty from the first change of a step to its
-end, and carries the id of the machine's boot, as pages that never reached the disk are lost with
-the power and no mark of ours would tell. Whatever is not as it should be is built anew from the
-durable form, so nothing here is ever mended, or synced.
+`heap` with what varies in size; where rows fall due, `wheel` is a fourth. Nothing is scanned when
+they are opened. They are worth as much as the head says: it names the schema and the version, is
+dirty from the first change of a step to its end, and carries the id of the machine's boot, as pages
+that never reached the disk are lost with the power and no mark of ours would tell. Whatever is not
+as it should be is built anew from the durable form, so nothing here is ever mended, or synced.
 """
 
 import uuid
@@ -23,13 +23,15 @@ from penstock.streams.state.index_kernels import (
     GARBAGE,
     HEAP_END,
     LIVE_ROWS,
+    POSITION,
     STEP,
     USED,
     Tables,
     widen_index,
 )
 from penstock.streams.state.layout import RowLayout
-from penstock.streams.state.mapped import MappedFile
+from penstock.streams.state.mapped import MappedFile, contradicts_itself
+from penstock.streams.state.wheel import NEVER_YET, Wheel
 
 # What the head holds beside the kernels' counters.
 _MAGIC, _SCHEMA, _BOOT, _BOOT_2, _VERSION, _IDENTITY, _DIRTY, _SINCE_BASE, _BASE, _CHECK = range(
@@ -37,7 +39,7 @@ _MAGIC, _SCHEMA, _BOOT, _BOOT_2, _VERSION, _IDENTITY, _DIRTY, _SINCE_BASE, _BASE
 )
 _HEAD_BYTES = 4096
 _HEAD_WORDS = _CHECK + 1
-_ARENA = int.from_bytes(b"psarena1", "little")
+_ARENA = int.from_bytes(b"psarena2", "little")
 
 _WORD = 8  # bytes
 _STEPS = 1 << 31  # a row notes the step that touched it last in half a word
@@ -76,9 +78,15 @@ class Arena:
     """Whoever uses one holds the bucket's lock."""
 
     def __init__(
-        self, layout: RowLayout, rows: MappedFile, index: MappedFile, heap: MappedFile
+        self,
+        layout: RowLayout,
+        rows: MappedFile,
+        index: MappedFile,
+        heap: MappedFile,
+        wheel: Wheel | None,
     ) -> None:
         self.layout = layout
+        self.wheel = wheel
         self._rows, self._index, self._heap = rows, index, heap
         self._take_views()
 
@@ -88,8 +96,14 @@ class Arena:
         folder.mkdir(parents=True, exist_ok=True)
         rows = MappedFile(folder / "rows", _HEAD_BYTES + _LEAST_ROWS * layout.stride * _WORD)
         index = MappedFile(folder / "index", _LEAST_SLOTS * _WORD)
-        arena = cls(layout, rows, index, MappedFile(folder / "heap", _LEAST_HEAP))
+        heap, wheel = MappedFile(folder / "heap", _LEAST_HEAP), None
+        if layout.due_at is None:
+            (folder / "wheel").unlink(missing_ok=True)
+        else:
+            wheel = Wheel.create(folder / "wheel", layout.due_at, _LEAST_ROWS)
+        arena = cls(layout, rows, index, heap, wheel)
         arena.head[[_MAGIC, _SCHEMA, _DIRTY]] = _ARENA, _signed(schema), 1
+        arena.head[POSITION] = NEVER_YET
         arena.head[[_BOOT, _BOOT_2]] = _boot()
         return arena
 
@@ -97,12 +111,14 @@ class Arena:
     def open(cls, folder: Path, layout: RowLayout) -> "Arena | None":
         """The arena that is there, if its files can be mapped at all."""
         try:
-            files = [MappedFile(folder / name) for name in ("rows", "index", "heap")]
+            rows, index, heap = (MappedFile(folder / name) for name in ("rows", "index", "heap"))
+            due_at = layout.due_at
+            wheel = None if due_at is None else Wheel(MappedFile(folder / "wheel"), due_at)
         except OSError:
             return None
-        if len(files[0].bytes) < _HEAD_BYTES or len(files[1].bytes) % _WORD:
+        if len(rows.bytes) < _HEAD_BYTES or len(index.bytes) % _WORD:
             return None
-        return cls(layout, *files)
+        return cls(layout, rows, index, heap, wheel)
 
     def _take_views(self) -> None:
         rows, stride = self._rows.bytes, self.layout.stride
@@ -122,10 +138,13 @@ class Arena:
             tail=self.layout.key.has_tail,
             cells=self.layout.cells,
         )
+        if self.wheel is not None:
+            self.wheel.attach(self.tables)
 
     def is_current(self) -> bool:
         """Whether these are still the files of the bucket, as another process may replace them."""
-        return all(file.is_current() for file in (self._rows, self._index, self._heap))
+        files = (self._rows, self._index, self._heap, self.wheel)
+        return all(file.is_current() for file in files if file is not None)
 
     def is_sound(self, schema: int) -> bool:
         """Whether it was left clean, by this boot of the machine, with this schema."""
@@ -138,6 +157,7 @@ class Arena:
             and slots & (slots - 1) == 0
             and 0 <= head[USED] <= self.capacity
             and 0 <= head[HEAP_END] <= len(self.tables.heap)
+            and (self.wheel is None or self.wheel.is_sound(self.capacity))
         )
 
     def _check(self) -> int:
@@ -201,6 +221,8 @@ class Arena:
                     hint="spread the state over more buckets: penstock rescale",
                 )
             self._rows.grow(_HEAD_BYTES + capacity * self.layout.stride * _WORD)
+            if self.wheel is not None:
+                self.wheel.grow(capacity)
         if entries + rows > self.tables.most:
             slots = max(2 * len(self.tables.entries), _slots_for(entries + rows))
             wider = MappedFile(self._index.path.with_suffix(".new"), slots * _WORD)
@@ -212,7 +234,4 @@ class Arena:
         self._take_views()
 
     def damaged(self) -> StateDamaged:
-        return StateDamaged(
-            f"the arena {self._rows.path.parent} contradicts itself",
-            hint="run the step again: what is kept on this host is built anew then",
-        )
+        return contradicts_itself(self._rows.path.parent)

@@ -23,7 +23,7 @@ import pyarrow as pa
 from penstock.errors import InvalidInput, StateError, StateMismatch
 from penstock.streams.state.arena import Arena
 from penstock.streams.state.durable import BASE, BucketFiles, Weights
-from penstock.streams.state.files import NOTHING
+from penstock.streams.state.files import NOTHING, Reached
 from penstock.streams.state.layout import row_layout
 from penstock.streams.state.lock import BucketLock
 from penstock.streams.state.rows import Rows
@@ -47,6 +47,7 @@ class BucketState(Rows):
         self._folder = folder
         self._files = files
         self._lock = lock
+        self._reached = Reached()
         self._is_over = False
         self._is_closed = False
 
@@ -95,17 +96,43 @@ class BucketState(Rows):
     def version(self) -> int:
         return self._arena.version
 
-    def commit(self, version: int) -> None:
-        """Makes what was changed durable, as this version, and ends the step."""
+    @property
+    def clock(self) -> int | None:
+        """That the version was taken at, in microseconds; None before one was given."""
+        return self._reached.clock
+
+    @property
+    def late(self) -> int:
+        """The rows in all that came after what they belong to was let go."""
+        return self._reached.late
+
+    def count_late(self, rows: int) -> None:
+        self._change()
+        self._reached = self._reached._replace(late=self.late + rows)
+
+    def commit(self, version: int, clock: int | None = None) -> None:
+        """Makes what was changed durable, as this version, and ends the step.
+
+        Without a clock, that of the version before stays.
+        """
         if version != self.version + 1 and not version > self.version == EMPTY:
             raise InvalidInput(
                 f"version {version} cannot follow version {self.version}",
                 hint="a step opens the version before the one it commits",
             )
+        if clock is not None and not -(2**63) < clock < 2**63:
+            raise InvalidInput(f"{clock} is no time", hint="give microseconds since 1970")
         self._change()
+        if clock is not None:
+            self._reached = self._reached._replace(clock=clock)
         arena = self._arena
         delta = self._files.write_delta(
-            version, self._changes(), self.schema, parent=arena.identity, rows=len(self)
+            version,
+            self._changes(),
+            self.schema,
+            parent=arena.identity,
+            rows=len(self),
+            reached=self._reached,
         )
         self._settle()
         if delta.parent == NOTHING:  # it has everything, as a base would
@@ -155,6 +182,7 @@ class BucketState(Rows):
                 self._arena = _empty(self._folder, self.schema)
             return
         wanted = self._files.check(version, self.schema)
+        self._reached = wanted.reached
         at = self._arena.version, self._arena.identity
         if at == (version, wanted.identity):
             return
@@ -164,7 +192,7 @@ class BucketState(Rows):
         identity = self._arena.identity
         if route.base is not None:
             trailer, batches = self._files.read(route.base, BASE)
-            self._load(trailer.rows, batches)
+            self._load(trailer.rows, batches, trailer.reached.clock)
             identity = trailer.identity
         for each in route.deltas:
             trailer, batches = self._files.read(each)
@@ -174,14 +202,17 @@ class BucketState(Rows):
                     hint="a task that was given up may have written it with another result; "
                     "rebuild the node from its input",
                 )
-            self._load(0, batches)
+            self._load(0, batches, trailer.reached.clock)
             identity = trailer.identity
         self._arena.end_step(version, identity, route.weights)
 
-    def _load(self, rows: int, batches: Iterable[pa.RecordBatch]) -> None:
+    def _load(self, rows: int, batches: Iterable[pa.RecordBatch], clock: int | None) -> None:
         """Makes the changes of a file, as a step of its own, with room for so many rows."""
         self._change()
         self._arena.make_room(rows=rows)
+        if self._arena.wheel is not None and clock is not None:
+            # First, so that rows go where they would be at the end, and not there by and by.
+            self._arena.wheel.move_on(clock)
         for batch in batches:
             self._apply(batch)
         self._settle()
@@ -190,7 +221,8 @@ class BucketState(Rows):
         """Copies what is live to a new arena, without what is free or garbage."""
         before = Rows(self.schema, self._arena)
         self._arena = Arena.create(self._folder, self._arena.layout, self.schema.fingerprint)
-        self._load(len(before), map(self.schema.file_batch, before.all_rows()))
+        position = None if before._arena.wheel is None else before._arena.wheel.position
+        self._load(len(before), map(self.schema.file_batch, before.all_rows()), position)
 
 
 def unmap(warm_folder: str | Path) -> None:

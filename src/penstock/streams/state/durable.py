@@ -21,6 +21,7 @@ from penstock.errors import InvalidInput, StateMismatch, StateMissing
 from penstock.streams.state.files import (
     NOTHING,
     TRAILER_BYTES,
+    Reached,
     Trailer,
     damaged,
     read_file,
@@ -104,9 +105,17 @@ class BucketFiles:
         *,
         parent: int,
         rows: int,
+        reached: Reached,
     ) -> Trailer:
         return self._write(
-            DELTA, batches, schema, version=version, parent=parent, rows=rows, identity=None
+            DELTA,
+            batches,
+            schema,
+            version=version,
+            parent=parent,
+            rows=rows,
+            reached=reached,
+            identity=None,
         )
 
     def write_base(
@@ -120,6 +129,7 @@ class BucketFiles:
             version=delta.version,
             parent=NOTHING,
             rows=delta.rows,
+            reached=delta.reached,
             identity=delta.identity,
         )
 
@@ -132,6 +142,7 @@ class BucketFiles:
         version: int,
         parent: int,
         rows: int,
+        reached: Reached,
         identity: int | None,
     ) -> Trailer:
         written: list[Trailer] = []
@@ -145,6 +156,7 @@ class BucketFiles:
                     version=version,
                     rows=rows,
                     parent=parent,
+                    reached=reached,
                     identity=identity,
                 )
             )

@@ -18,10 +18,18 @@ from penstock.streams.state.schema import StateSchema
 
 NOTHING = 0  # the identity of the state before its first version
 
-_MAGIC = b"psstate1"
-_FIELDS = struct.Struct("<8sqQQQqQ")
+_MAGIC = b"psstate2"
+_FIELDS = struct.Struct("<8sqQQQqQqq")
+_NO_CLOCK = -(2**63)
 _CRC = struct.Struct("<Q")
 TRAILER_BYTES = _FIELDS.size + _CRC.size
+
+
+class Reached(NamedTuple):
+    """How far a version is: `late` rows in all came after what they belong to was let go."""
+
+    clock: int | None = None  # that it was taken at, in microseconds
+    late: int = 0
 
 
 class Trailer(NamedTuple):
@@ -31,6 +39,7 @@ class Trailer(NamedTuple):
     parent: int  # the identity of the version that the rows are to be added to
     rows: int  # that the state has at this version
     body: int  # bytes
+    reached: Reached
 
     @property
     def size(self) -> int:
@@ -42,10 +51,11 @@ def read_trailer(tail: bytes, name: str) -> Trailer:
     """The trailer at the end of these bytes. Raises StateDamaged when there is none."""
     if len(tail) < TRAILER_BYTES:
         raise damaged(name, f"it is cut off after {len(tail)} bytes")
-    magic, *fields = _FIELDS.unpack(tail[-TRAILER_BYTES : -_CRC.size])
+    magic, *fields, clock, late = _FIELDS.unpack(tail[-TRAILER_BYTES : -_CRC.size])
     if magic != _MAGIC:
         raise damaged(name, "it does not end as a file of state does")
-    return Trailer(*fields)
+    reached = Reached(None if clock == _NO_CLOCK else clock, late)
+    return Trailer._make([*fields, reached])
 
 
 def damaged(name: str, what: str) -> StateDamaged:
@@ -63,19 +73,21 @@ def write_file(
     version: int,
     rows: int,
     parent: int,
+    reached: Reached,
     identity: int | None = None,
 ) -> Trailer:
-    """Without an identity given, it is made from the content, the parent and the version."""
+    """Without an identity given, it is made from everything else."""
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema.file_schema) as stream:
         for batch in batches:
             stream.write_batch(batch)
     body = path.stat().st_size
     crc = crc32c(pa.memory_map(str(path)).read_buffer())
+    marks = _NO_CLOCK if reached.clock is None else reached.clock, reached.late
     if identity is None:
-        facts = struct.pack("<QQQq", crc, body, parent, version)
+        facts = struct.pack("<QQQqqq", crc, body, parent, version, *marks)
         identity = int.from_bytes(hashlib.blake2b(facts, digest_size=8).digest(), "little") or 1
-    trailer = Trailer(version, schema.fingerprint, identity, parent, rows, body)
-    fields = _FIELDS.pack(_MAGIC, *trailer)
+    trailer = Trailer(version, schema.fingerprint, identity, parent, rows, body, reached)
+    fields = _FIELDS.pack(_MAGIC, *trailer[:-1], *marks)
     with path.open("ab") as file:
         file.write(fields + _CRC.pack(crc32c(fields, crc)))
     return trailer

@@ -29,8 +29,8 @@ from penstock.events.compiled import Bytes, Hashes, Number, Numbers, inlined, ke
 from penstock.streams.state.key_kernels import Keys, load_word
 
 # What the kernels count in the head of an arena.
-USED, FREE, ENTRIES, LIVE_ROWS, STEP, TOUCHED, HEAP_END, GARBAGE = range(8)
-COUNTERS = 8
+USED, FREE, ENTRIES, LIVE_ROWS, STEP, TOUCHED, HEAP_END, GARBAGE, POSITION = range(9)
+COUNTERS = 9
 
 LIVE, FRESH, NEW = 1, 2, 4
 STEP_SHIFT = 32

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.errors import StateMissing
 from penstock.streams.state.durable import BASE, DELTA, BucketFiles
-from penstock.streams.state.keys import bucket_of, comparable, hashes_of, key_layout
+from penstock.streams.state.keys import comparable, hashes_of, key_layout
 from penstock.streams.state.schema import StateSchema
 
 
@@ -20,6 +20,7 @@ class BucketInfo:
     rows: int  # at the newest version
     size: int  # bytes of all files
     versions: range  # those that can be opened
+    late: int  # rows that came after what they belong to was let go
 
 
 def state_info(address: str | Path, operator: str, buckets: int) -> list[BucketInfo]:
@@ -30,8 +31,15 @@ def state_info(address: str | Path, operator: str, buckets: int) -> list[BucketI
         kept = files.kept()
         if kept:
             size = sum(sum(sizes.values()) for sizes in files.versions())
-            found.append(BucketInfo(bucket, files.trailer(kept[-1]).rows, size, kept))
+            newest = files.trailer(kept[-1])
+            found.append(BucketInfo(bucket, newest.rows, size, kept, newest.reached.late))
     return found
+
+
+def late_rows(address: str | Path, operator: str, buckets: int, version: int) -> int:
+    """How many rows came after what they belong to was let go; raises StateMissing."""
+    files = [BucketFiles(str(address), operator, bucket, buckets) for bucket in range(buckets)]
+    return sum(each.trailer(version).reached.late for each in files)
 
 
 def look_up(
@@ -51,7 +59,7 @@ def look_up(
         version = _newest(everywhere, f"{operator!r} in {buckets} buckets at {address}")
     schema = everywhere[0].schema(version)
     wanted = pa.RecordBatch.from_pylist([dict(key)], schema=schema.keys)
-    files = everywhere[bucket_of(wanted, buckets)[0]]
+    files = everywhere[schema.buckets_of(wanted, buckets)[0]]
     route = files.route(version, None)
     sources = [(each, DELTA) for each in reversed(route.deltas)]
     if route.base is not None:

@@ -26,13 +26,15 @@ _LOW_HALF = np.uint64(0xFFFFFFFF)
 
 
 def bucket_of(keys: pa.RecordBatch, buckets: int) -> NDArray[np.int32]:
-    """The bucket of each row, from 0 on. A change of this would orphan all state there is."""
+    """The bucket of each row, from 0 on; without columns it is 0.
+
+    A change of this would orphan all state there is.
+    """
     if buckets < 1:
         raise InvalidInput(f"{buckets} buckets cannot hold anything", hint="use at least 1")
-    return buckets_of(hashes_of(key_layout(keys.schema).encode(keys)), buckets)
-
-
-def buckets_of(hashes: Hashes, buckets: int) -> NDArray[np.int32]:
+    if not keys.schema.names:
+        return np.zeros(keys.num_rows, np.int32)
+    hashes = hashes_of(key_layout(keys.schema).encode(keys))
     # The lower half of the hash, as the upper half makes the index inside the bucket.
     return (((hashes & _LOW_HALF) * np.uint64(buckets)) >> np.uint64(32)).astype(np.int32)
 

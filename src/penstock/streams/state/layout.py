@@ -60,6 +60,8 @@ class RowLayout:
             dtype, place = places[field.name]
             self.columns[field.name] = Column(field.name, field.type, dtype, place, valid_at)
         self.stride = -(-at // _WORD)  # in words
+        # The word in which it stands that a row is due, if it does.
+        self.due_at = None if schema.due is None else self.columns[schema.due].at // _WORD
 
 
 row_layout = lru_cache(maxsize=256)(RowLayout)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.errors import StateError
+from penstock.errors import StateDamaged, StateError
 from penstock.events.compiled import Bytes
 
 
@@ -61,6 +61,13 @@ class MappedFile:
             return False
         # As long as it is mapped, no other file can get its inode.
         return status.st_ino == self._inode and status.st_size == len(self.bytes)
+
+
+def contradicts_itself(arena: Path) -> StateDamaged:
+    return StateDamaged(
+        f"the arena {arena} contradicts itself",
+        hint="run the step again: what is kept on this host is built anew then",
+    )
 
 
 def disk_refused(error: OSError, doing: str) -> StateError:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.errors import InvalidInput
+from penstock.errors import InvalidInput, StateMismatch
 from penstock.streams.state.bucket import BucketState, unmap
 from penstock.streams.state.durable import BucketFiles
-from penstock.streams.state.files import NOTHING
+from penstock.streams.state.files import NOTHING, Reached
 
 
 def rescale(
@@ -20,6 +20,10 @@ def rescale(
     What was there for the old number stays as it is; what was there for the new one is deleted. The
     new files are a first version of this number, on which the next step follows. A rescale that is
     cut short leaves buckets that cannot be opened, and is run again.
+
+    The clock is kept. All buckets of a completed batch have the same one; raises StateMismatch when
+    they do not, as a new bucket has rows of several old ones: with the lower clock, what fell due
+    in between would be done twice for some of them, with the higher one never for others.
     """
     if from_buckets == to_buckets:
         raise InvalidInput(
@@ -27,6 +31,8 @@ def rescale(
         )
     schema = BucketFiles(str(address), operator, 0, from_buckets).schema(version)
     counts = [0] * to_buckets
+    clocks: set[int | None] = set()
+    late = 0
     with tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
         paths = [f"{scratch}/{bucket}" for bucket in range(to_buckets)]
         with contextlib.ExitStack() as opened:
@@ -45,16 +51,29 @@ def rescale(
                     schema=schema,
                     version=version,
                 ) as state:
+                    clocks.add(state.clock)
+                    late += state.late
                     for target, rows in state.rows_by_bucket(to_buckets):
                         streams[target].write_batch(schema.file_batch(rows))
                         counts[target] += rows.num_rows
+        if len(clocks) > 1:
+            raise StateMismatch(
+                f"the buckets of version {version} were left at different clocks: "
+                + ", ".join(sorted(map(str, clocks))),
+                hint="rescale at the version of a batch that was completed",
+            )
+        (clock,) = clocks
         places = [BucketFiles(str(address), operator, b, to_buckets) for b in range(to_buckets)]
         for files in places:
             files.delete_all()
         for files, path, count in zip(places, paths, counts, strict=True):
+            reached = Reached(clock, late)
+            late = 0  # in which bucket it is counted on makes no difference
             with pa.memory_map(path) as content:
                 batches = pa.ipc.open_stream(content)
-                files.write_delta(version, batches, schema, parent=NOTHING, rows=count)
+                files.write_delta(
+                    version, batches, schema, parent=NOTHING, rows=count, reached=reached
+                )
     return sum(counts)
 
 

@@ -18,7 +18,7 @@ from penstock.streams.state.arena import Arena
 from penstock.streams.state.cells import Cells
 from penstock.streams.state.index_kernels import FRESH, LIVE, NEW, TOUCHED
 from penstock.streams.state.key_kernels import Keys
-from penstock.streams.state.keys import NO_TAILS, buckets_of, hashes_of, order_of
+from penstock.streams.state.keys import NO_TAILS, hashes_of, order_of
 from penstock.streams.state.layout import Column
 from penstock.streams.state.schema import StateSchema, check_columns
 
@@ -67,7 +67,7 @@ class Rows:
         Dates, times and durations are the integers that Arrow keeps for them, decimals of 128 bits
         two integers, the lower one first. Raises InvalidInput when the column has no fixed width.
         """
-        column = self._column(name)
+        column = self._column_in_place(name)
         if column.dtype is None:
             raise InvalidInput(
                 f"values of {name!r} ({column.kind}) have no fixed width", hint="use take and put"
@@ -77,9 +77,25 @@ class Rows:
 
     def valid(self, name: str) -> Mask:
         """Which values of a column are not null, by row number, to be changed in place."""
-        column = self._column(name)
+        column = self._column_in_place(name)
         self._change()
         return self._valid(column)
+
+    def due(self, clock: int) -> Numbers:
+        """The rows whose due is not null and not after the clock, in any order.
+
+        A row stays due until another due is put, or null, or it is removed. The cost follows the
+        number of rows that are given; after a higher clock, asked for or committed, it follows that
+        of the rows due at the higher one. It is part of a step, as a change is. Raises InvalidInput
+        when the schema names no due.
+        """
+        wheel = self._arena.wheel
+        if wheel is None:
+            raise InvalidInput(
+                "nothing says when rows of this state are due", hint="StateSchema(..., due=...)"
+            )
+        self._change()
+        return wheel.due(clock)
 
     def take(self, rows: Numbers) -> pa.RecordBatch:
         """Keys and values of these rows."""
@@ -121,6 +137,8 @@ class Rows:
         self._check_range(rows)
         self._check_live(self._byte(0)[rows])
         self._change()
+        if self._arena.wheel is not None:
+            self._arena.wheel.take_out(_numbers(rows))
         touched = np.empty(len(rows), np.int64)
         index_kernels.remove_rows(self._arena.tables, _numbers(rows), touched)
         self._note(touched)
@@ -132,7 +150,9 @@ class Rows:
     def rows_by_bucket(self, buckets: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The same in parts, with the bucket that they belong to when there are so many."""
         for rows in self._live_rows():
-            targets = buckets_of(hashes_of(self._keys_at(rows)), buckets)
+            keys = self._arena.layout.key.decode(self._keys_at(rows))
+            batch = pa.RecordBatch.from_arrays(keys, schema=self.schema.keys)
+            targets = self.schema.buckets_of(batch, buckets)
             for bucket in np.unique(targets).tolist():
                 yield bucket, self._batch(rows[targets == bucket])
 
@@ -230,6 +250,11 @@ class Rows:
             at = column.valid_at
             at -= 0 if at < 8 else (layout.fixed_at - 1) * 8
             _view(block, np.dtype(np.bool_), at)[:] = valid
+        if self._arena.wheel is not None and self.schema.due in values.schema.names:
+            dues = values.column(self.schema.due)
+            self._arena.wheel.move(
+                _numbers(rows), fixed_width.numbers(dues), fixed_width.validity(dues)
+            )
         index_kernels.scatter_values(self._arena.tables, _numbers(rows), frozen(block.reshape(-1)))
 
     def _block(self, rows: Numbers, *, empty: bool) -> Numbers:
@@ -262,6 +287,13 @@ class Rows:
                 hint=f"it has {', '.join(self._arena.layout.columns) or 'none'}",
             )
         return column
+
+    def _column_in_place(self, name: str) -> Column:
+        if name == self.schema.due:
+            raise InvalidInput(
+                f"{name!r} says when rows are due and cannot be changed in place", hint="use put"
+            )
+        return self._column(name)
 
     def _check_range(self, rows: Numbers) -> None:
         if len(rows) and (rows.min() < 0 or rows.max() >= self._arena.rows_end):

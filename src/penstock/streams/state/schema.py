@@ -6,13 +6,17 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from penstock.errors import InvalidInput, StateMismatch
 from penstock.events.compiled import Mask
 from penstock.streams.state import cells, fixed_width
+from penstock.streams.state.keys import bucket_of
 
 REMOVED = "(removed)"  # the column of a file that says which keys are gone
 _KEYS = b"penstock.state.keys"  # in the metadata of a file: how many of its columns are keys
+_DUE = b"penstock.state.due"
+_SPREAD = b"penstock.state.spread"
 _FORMAT = "penstock state 1"
 
 
@@ -44,10 +48,15 @@ class StateSchema:
 
     Keys are compared by value. As keys, all NaN are one, -0.0 is 0.0, a null equals a null, and
     maps are equal when their entries are, in the same order. Nullability is not enforced.
+
+    `due` names a value that says when a row is due, an int64 of microseconds, null for never. Of
+    the keys, only the first `spread` decide the bucket: rows that are equal in them lie together.
     """
 
     keys: pa.Schema
     values: pa.Schema
+    due: str | None = None
+    spread: int | None = None  # all keys
 
     def __post_init__(self) -> None:
         names = [*self.keys.names, *self.values.names, REMOVED]
@@ -59,16 +68,33 @@ class StateSchema:
             raise InvalidInput(
                 f"state has two columns named {min(doubles)!r}", hint="rename one of them"
             )
+        if self.due is not None and (
+            self.due not in self.values.names or self.values.field(self.due).type != pa.int64()
+        ):
+            raise InvalidInput(
+                f"there is no value {self.due!r} of int64 that says when a row is due",
+                hint="add it to the values, in microseconds, null for never",
+            )
+        if self.spread is not None and not 0 <= self.spread <= len(self.keys):
+            raise InvalidInput(
+                f"state cannot be spread by {self.spread} of {len(self.keys)} keys",
+                hint="name how many of the first keys decide the bucket",
+            )
         _ = self.described  # which refuses what cannot be held
 
     @cached_property
     def described(self) -> dict[str, str]:
-        """The type of `key 'customer'` and the like, in order."""
-        return {
+        """The type of `key 'customer'` and the like, in order, and what else there is to it."""
+        found = {
             f"{role} {field.name!r}": describe(field.type)
             for role, fields in (("key", self.keys), ("value", self.values))
             for field in fields
         }
+        if self.due is not None:
+            found["due"] = repr(self.due)
+        if len(self.spread_keys) < len(self.keys):
+            found["spread"] = str(self.spread)
+        return found
 
     @cached_property
     def fingerprint(self) -> int:
@@ -93,6 +119,15 @@ class StateSchema:
         return ""
 
     @cached_property
+    def spread_keys(self) -> list[str]:
+        """The keys that decide the bucket."""
+        return list(self.keys.names[: self.spread])
+
+    def buckets_of(self, keys: pa.RecordBatch, buckets: int) -> NDArray[np.int32]:
+        """The bucket of each of these keys, from 0 on."""
+        return bucket_of(keys.select(self.spread_keys), buckets)
+
+    @cached_property
     def columns(self) -> pa.Schema:
         return pa.schema([*self.keys, *self.values])
 
@@ -100,10 +135,12 @@ class StateSchema:
     def file_schema(self) -> pa.Schema:
         """That of a file of the durable form; every column may be null, as in a removed row."""
         fields = [pa.field(field.name, field.type) for field in self.columns]
-        return pa.schema(
-            [*fields, pa.field(REMOVED, pa.bool_())],
-            metadata={_KEYS: str(len(self.keys)).encode()},
-        )
+        metadata = {_KEYS: str(len(self.keys)).encode()}
+        if self.due is not None:
+            metadata[_DUE] = self.due.encode()
+        if self.spread is not None:
+            metadata[_SPREAD] = str(self.spread).encode()
+        return pa.schema([*fields, pa.field(REMOVED, pa.bool_())], metadata=metadata)
 
     def file_batch(self, rows: pa.RecordBatch, removed: Mask | None = None) -> pa.RecordBatch:
         """Keys and values as a batch of a file; of a removed row, the values count for nothing."""
@@ -113,9 +150,15 @@ class StateSchema:
 
     @classmethod
     def of_file(cls, schema: pa.Schema) -> "StateSchema":
-        count = int(schema.metadata[_KEYS])
+        metadata = schema.metadata
+        count = int(metadata[_KEYS])
         fields = list(schema.remove_metadata())[:-1]
-        return cls(pa.schema(fields[:count]), pa.schema(fields[count:]))
+        return cls(
+            pa.schema(fields[:count]),
+            pa.schema(fields[count:]),
+            due=metadata[_DUE].decode() if _DUE in metadata else None,
+            spread=int(metadata[_SPREAD]) if _SPREAD in metadata else None,
+        )
 
 
 def check_columns(batch: pa.RecordBatch, fields: pa.Schema, what: str) -> None:

@@ -1,0 +1,46 @@
+"""What the rows are like that are summed up."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from penstock.errors import UnknownName
+from penstock.streams.algebra.changes import OFFSET, PARTITION, WEIGHT
+
+
+@dataclass(frozen=True)
+class RowShape:
+    """Rows with a `_weight` are changes of a table, others are all there to stay."""
+
+    schema: pa.Schema
+    time: str | None = None
+
+    @property
+    def weighted(self) -> bool:
+        return WEIGHT in self.schema.names
+
+    @cached_property
+    def order(self) -> Mapping[str, str]:
+        """The columns by which rows are ordered: event time, and of a stream partition and offset.
+
+        Those two say of a change where it stands in its log, not where the row does that it takes
+        back.
+        """
+        order = {} if self.time is None else {"time": self.time}
+        if not self.weighted:
+            places = {"partition": PARTITION, "offset": OFFSET}
+            order |= {word: name for word, name in places.items() if name in self.schema.names}
+        return order
+
+    def kind_of(self, column: str) -> pa.DataType:
+        return column_type(self.schema, column)
+
+
+def column_type(schema: pa.Schema, column: str) -> pa.DataType:
+    if column not in schema.names:
+        raise UnknownName(
+            f"there is no column {column!r}", hint=f"the rows have {', '.join(schema.names)}"
+        )
+    return schema.field(column).type

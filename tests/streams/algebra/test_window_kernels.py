@@ -1,0 +1,171 @@
+import datetime as dt
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.streams import algebra
+from penstock.streams.algebra import (
+    Kernel,
+    hopping,
+    kernel_from_spec,
+    kernel_over,
+    session,
+    tumbling,
+)
+from penstock.streams.algebra.kernel import END
+from penstock.streams.algebra.windows import Session, Window
+from tests.streams.algebra.batches import MISHAPS, Query, Row, batch_of, cut, text
+
+SECOND = 1_000_000
+NOT_YET, AT_THE_END = -(10**6), 10**6  # clocks, in seconds
+SCHEMA = pa.schema(
+    [
+        ("k", pa.string()),
+        ("v", pa.int64()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("_partition", pa.int32()),
+        ("_offset", pa.int64()),
+    ]
+)
+WINDOWS: dict[str, Window] = {
+    "tumbling": tumbling("4s"),
+    "moved": tumbling("4s", offset="1s"),
+    "overlapping": hopping("6s", every="2s"),
+    "uneven": hopping("5s", every="3s"),
+    "apart": hopping("2s", every="5s"),
+    "session": session("3s"),
+}
+ASKED = {
+    "n": algebra.count(),
+    "total": algebra.sum("v"),
+    "highest": algebra.max("v"),
+    "latest": algebra.last("v"),
+}
+
+
+def moment(seconds: float) -> dt.datetime:
+    return dt.datetime(1970, 1, 1, tzinfo=ZoneInfo("UTC")) + dt.timedelta(seconds=seconds)
+
+
+def micros(clock: int) -> int | None:
+    return {NOT_YET: None, AT_THE_END: END}.get(clock, clock * SECOND)
+
+
+def made(window: Window, *, correct_for: int = 0, emit: str = "final", by: Any = "k") -> Kernel:
+    kernel = kernel_over(
+        by, window, ASKED, SCHEMA, "at", correct_for=correct_for * SECOND, emit=emit
+    )
+    return kernel_from_spec(kernel.spec())
+
+
+def windows_of(window: Window, times: Sequence[int]) -> list[tuple[int, int]]:
+    """The windows that have one of these times, from start to end, in seconds."""
+    if isinstance(window, Session):
+        gap = window.gap // SECOND
+        found: list[list[int]] = []
+        for time in sorted(times):
+            if found and time - found[-1][1] <= gap:
+                found[-1][1] = time
+            else:
+                found.append([time, time])
+        return [(first, latest + gap) for first, latest in found]
+    panes = window.panes
+    width, offset = panes.width // SECOND, panes.offset // SECOND  # type: ignore[attr-defined]
+    hop, size = window.hop * width, window.size * width
+    starts = range(-100 * hop + offset, 200 * hop, hop)
+    return [(s, s + size) for s in starts if any(s <= time < s + size for time in times)]
+
+
+def expected(window: Window, rows: Sequence[Row], clock: float, emit: str) -> list[str]:
+    table = []
+    for key in {row["k"] for row in rows}:
+        own = [row for row in rows if row["k"] == key]
+        for start, end in windows_of(window, [row["s"] for row in own]):
+            # A session also has what is exactly its gap after the last.
+            is_over = end < clock if isinstance(window, Session) else end <= clock
+            if emit == "final" and not is_over:
+                continue
+            inside = [row for row in own if start <= row["s"] < end]
+            ordered = sorted(inside, key=lambda row: (row["s"], row["_partition"], row["_offset"]))
+            values = [row["v"] for row in ordered]
+            table.append(
+                {
+                    "k": key,
+                    "window_start": moment(start),
+                    "window_end": moment(end),
+                    "n": len(values),
+                    "total": sum(values),
+                    "highest": max(values),
+                    "latest": values[-1],
+                    "_time": moment(end) - dt.timedelta(microseconds=1),
+                }
+            )
+    return sorted(map(text, table))
+
+
+@st.composite
+def _batches(draw: st.DrawFn) -> tuple[int, list[tuple[list[Row], int]]]:
+    """How long is corrected, and batches of rows with the clock of each.
+
+    A clock never goes back, and no row is further behind the one before than what is corrected.
+    """
+    correct_for = draw(st.sampled_from([0, 4, 30]))
+    clock, offset = NOT_YET, 0
+    batches = []
+    for _ in range(draw(st.integers(1, 6))):
+        least = max(0, clock - correct_for)
+        rows = []
+        for _ in range(draw(st.integers(0, 6))):
+            seconds = draw(st.integers(least, least + 25))
+            key, value = draw(st.sampled_from("ab")), draw(st.integers(-9, 9))
+            row = {"k": key, "v": value, "s": seconds, "at": moment(seconds)}
+            rows.append({**row, "_partition": draw(st.integers(0, 1)), "_offset": offset})
+            offset += 1
+        batches.append((rows, clock))
+        clock = max(clock, draw(st.integers(0, 45)))
+    return correct_for, batches
+
+
+@pytest.mark.parametrize("emit", ["final", "changes"])
+@pytest.mark.parametrize("kind", WINDOWS)
+@given(_batches(), st.lists(st.integers(0, 6), max_size=2), st.data())
+@settings(deadline=None, max_examples=60)
+def test_after_every_batch_as_if_all_rows_were_there_at_once(
+    kind: str,
+    emit: str,
+    batches: tuple[int, list[tuple[list[Row], int]]],
+    cuts: list[int],
+    data: st.DataObject,
+) -> None:
+    correct_for, steps = batches
+    window = WINDOWS[kind]
+    kernel = made(window, correct_for=correct_for, emit=emit)
+    buckets = data.draw(st.integers(1, 2))
+    with TemporaryDirectory() as folder:
+        query = Query(Path(folder), kernel, buckets=buckets, piece=2)
+        seen: list[Row] = []
+        for rows, clock in [*steps, ([], AT_THE_END)]:
+            mishap = data.draw(st.sampled_from(MISHAPS))
+            given = batch_of(SCHEMA, [{n: row[n] for n in SCHEMA.names} for row in rows])
+            query.batch(cut(given, cuts), mishap, micros(clock))
+            seen += rows
+            assert query.table("window_start") == expected(window, seen, clock, emit)
+        assert query.state_rows() == 0
+
+
+@pytest.mark.parametrize("kind", ["tumbling", "overlapping", "session"])
+def test_rows_that_come_after_their_windows_are_gone_are_counted(kind: str, tmp_path: Path) -> None:
+    query = Query(tmp_path, made(WINDOWS[kind], correct_for=5))
+    query.batch([], clock=60 * SECOND)
+    seconds = [1, 1, 54, 55, 61]
+    rows = [{"k": "a", "v": 1, "at": moment(each), "_partition": 0} for each in seconds]
+    query.batch([batch_of(SCHEMA, rows)], clock=END)
+    assert query.late() == 2
+    assert sum(row["n"] for row in query.changes) == {"overlapping": 9}.get(kind, 3)

@@ -1,0 +1,64 @@
+from datetime import timedelta
+
+import pytest
+
+from penstock.errors import InvalidDuration, InvalidInput
+from penstock.streams.algebra import hopping, session, tumbling
+from penstock.streams.algebra.panes import Calendar, Even
+from penstock.streams.algebra.windows import (
+    Hopping,
+    Session,
+    Window,
+    window_from_spec,
+    window_spec,
+)
+
+SECOND = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("window", "expected"),
+    [
+        (tumbling("1 minute"), Hopping(Even(60 * SECOND), 1, 1)),
+        (tumbling(timedelta(seconds=5)), Hopping(Even(5 * SECOND), 1, 1)),
+        (tumbling("1h", offset="90m"), Hopping(Even(3600 * SECOND, 1800 * SECOND), 1, 1)),
+        (hopping("1 minute", every="10s"), Hopping(Even(10 * SECOND), 6, 1)),
+        (hopping("10s", every="4s"), Hopping(Even(2 * SECOND), 5, 2)),
+        (hopping("2s", every="5s"), Hopping(Even(SECOND), 2, 5)),
+        (tumbling("1 day"), Hopping(Even(86_400 * SECOND), 1, 1)),
+        (tumbling("1 day", zone="Asia/Tokyo"), Hopping(Calendar("day", "Asia/Tokyo"), 1, 1)),
+        (tumbling("month"), Hopping(Calendar("month", "UTC"), 1, 1)),
+        (
+            hopping("1 week", every="1 day", zone="UTC"),
+            Hopping(Calendar("day", "UTC"), 7, 1),
+        ),
+        (hopping("1 year", every="3 months"), Hopping(Calendar("month", "UTC"), 12, 3)),
+        (session("30 minutes"), Session(1800 * SECOND)),
+    ],
+)
+def test_what_is_meant(window: Window, expected: Window) -> None:
+    assert window == expected
+    assert window_from_spec(window_spec(window)) == expected
+
+
+@pytest.mark.parametrize(
+    ("size", "options", "told"),
+    [
+        ("0s", {}, "size='0s'"),
+        ("1 hour", {"zone": "Asia/Tokyo"}, "Asia/Tokyo"),
+        ("1 month", {"every": "1 day", "zone": "UTC"}, "one calendar"),
+        ("1 month", {"every": "1h"}, "one calendar"),
+        ("0 months", {}, "'0 months'"),
+        ("1 day", {"zone": "Nowhere"}, "'Nowhere'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(size: str, options: dict[str, str], told: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        hopping(size, **{"every": size, **options})
+    assert told in refused.value.message
+    assert refused.value.hint
+
+
+def test_a_length_that_is_no_length() -> None:
+    with pytest.raises(InvalidDuration):
+        session("soon")

@@ -1,0 +1,190 @@
+"""Windows through Spark: the same as a stream and as a batch, and the hard cases by their names."""
+
+import os
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+
+import penstock as ps
+from penstock import App, EventTime
+from penstock.streams.spark.crash import POINTS
+from penstock.testing import Run, assert_stream_equals_batch
+
+EXAMPLES = int(os.environ.get("EXAMPLES", "1"))
+MORNING = datetime(2026, 1, 31, 10, tzinfo=UTC)
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 240 * EXAMPLES)]
+
+
+def at(text: str) -> str:
+    """A time of that day, such as 10:03:39."""
+    return f"2026-01-31T{text}Z"
+
+
+def clicks(name: str, **event_time: Any) -> App:
+    app = App(name)
+    app.stream(
+        "clicks", "page string, ms long, at timestamp", event_time=EventTime("at", **event_time)
+    )
+    return app
+
+
+def many_windows() -> App:
+    app = clicks("windows", wait="5s", correct_for="20s")
+
+    @app.derive("tens", key=["page", "window_start"])
+    def tens(clicks: DataFrame) -> DataFrame:
+        return ps.aggregate(
+            clicks, by="page", window=ps.tumbling("10s"), n=ps.count(), slowest=ps.max("ms")
+        )
+
+    @app.derive("overlapping", key=["page", "window_start"])
+    def overlapping(clicks: DataFrame) -> DataFrame:
+        window = ps.hopping("20s", every="5s")
+        return ps.aggregate(
+            clicks, by="page", window=window, emit="changes", n=ps.count(), last=ps.last("ms")
+        )
+
+    @app.derive("visits", key=["page", "window_start"])
+    def visits(clicks: DataFrame) -> DataFrame:
+        return ps.aggregate(clicks, by="page", window=ps.session("7s"), n=ps.count())
+
+    @app.derive("told", key="window_start")
+    def told(clicks: DataFrame) -> DataFrame:
+        return ps.aggregate(clicks, window=ps.tumbling("30s"), every="10s", n=ps.count())
+
+    @app.derive("minutes", key=["page", "window_start"])
+    def minutes(tens: DataFrame) -> DataFrame:
+        return ps.aggregate(
+            tens, by="page", window=ps.tumbling("1 minute"), windows=ps.count(), n=ps.sum("n")
+        )
+
+    return app
+
+
+_rows = st.lists(
+    st.fixed_dictionaries(
+        {
+            "page": st.none() | st.sampled_from(["home", "cart"]),
+            "ms": st.none() | st.integers(0, 9),
+            "at": st.integers(0, 120).map(lambda later: MORNING + timedelta(seconds=later)),
+        }
+    ),
+    min_size=5,
+    max_size=60,
+)
+
+
+@settings(
+    max_examples=EXAMPLES,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    phases=[phase for phase in settings().phases if phase.name != "shrink"],
+)
+@given(
+    rows=_rows,
+    in_order=st.booleans(),
+    partitions=st.integers(1, 3),
+    seed=st.integers(0, 2**32),
+    crash=st.sampled_from([None, *POINTS]),
+)
+def test_windows_are_the_same_as_a_stream_and_as_a_batch(
+    spark: SparkSession,
+    rows: list[Any],
+    in_order: bool,
+    partitions: int,
+    seed: int,
+    crash: str | None,
+) -> None:
+    if in_order:
+        rows = sorted(rows, key=lambda row: row["at"])
+    assert_stream_equals_batch(
+        many_windows(), {"clicks": rows}, spark=spark, partitions=partitions, seed=seed, crash=crash
+    )
+
+
+def test_sliding_hopping_and_session_edges(spark: SparkSession) -> None:
+    """`window [10:03, 10:04) contains 10:03:00.000 and not 10:04:00.000`, and
+    `session gap: events exactly gap apart are one session`."""
+    app = clicks("edges")
+
+    @app.derive("minutes", key="window_start")
+    def minutes(clicks: DataFrame) -> DataFrame:
+        return ps.aggregate(clicks, window=ps.tumbling("1 minute"), n=ps.count())
+
+    @app.derive("visits", key="window_start")
+    def visits(clicks: DataFrame) -> DataFrame:
+        return ps.aggregate(clicks, window=ps.session("1 minute"), n=ps.count())
+
+    with Run(app, spark=spark, partitions=1) as run:
+        run.feed("clicks", [{"at": at(each)} for each in ("10:03:00", "10:03:59.999", "10:04:00")])
+        run.feed("clicks", [{"at": at("10:05:00")}, {"at": at("10:06:00.001")}])
+        run.advance(MORNING + timedelta(hours=1))
+        run.drain()
+        assert starts(run.view("minutes")) == {"10:03": 2, "10:04": 1, "10:05": 1, "10:06": 1}
+        assert starts(run.view("visits")) == {"10:03": 4, "10:06": 1}
+
+
+def starts(rows: list[dict[str, Any]]) -> dict[str, int]:
+    return {f"{row['window_start']:%H:%M}": row["n"] for row in rows}
+
+
+def test_sessions_0_and_18_with_gap_10_then_a_straggler_at_9(spark: SparkSession) -> None:
+    """One session [0, 28) of three; the two that were given out are taken back first."""
+    app = clicks("joined", correct_for="1 hour")
+    told: list[tuple[str, int, int]] = []
+
+    @app.derive("visits", key="window_start")
+    def visits(clicks: DataFrame) -> DataFrame:
+        return ps.aggregate(clicks, window=ps.session("10s"), n=ps.count())
+
+    def note(rows: DataFrame, batch: int) -> None:
+        for row in rows.collect():
+            span = f"{row.window_start.second}-{row.window_end.second}"
+            told.append((span, row.n, row._weight))
+
+    app.sink("visits", ps.each_batch(note))
+    with Run(app, spark=spark, partitions=1) as run:
+        run.feed("clicks", [{"at": at("10:00:00")}, {"at": at("10:00:18")}])
+        run.advance(MORNING + timedelta(seconds=40))
+        run.drain()
+        assert sorted(told) == [("0-10", 1, 1), ("18-28", 1, 1)]
+        told.clear()
+        run.feed("clicks", [{"at": at("10:00:09")}])
+        run.drain()
+        assert sorted(told[:2]) == [("0-10", 1, -1), ("18-28", 1, -1)]
+        assert told[2:] == [("0-28", 3, 1)]
+
+
+def test_one_event_from_2099_does_not_close_windows(spark: SparkSession) -> None:
+    app = clicks("future")
+
+    @app.derive("minutes", key="window_start")
+    def minutes(clicks: DataFrame) -> DataFrame:
+        return ps.aggregate(clicks, window=ps.tumbling("1 minute"), n=ps.count())
+
+    with Run(app, spark=spark, partitions=1) as run:
+        run.feed("clicks", [{"at": at("10:00:00")}, {"at": "2099-01-01T00:00:00Z"}])
+        run.feed("clicks", [{"at": at("10:00:30")}, {"at": at("10:01:00")}])
+        run.drain()
+        assert starts(run.view("minutes")) == {"10:00": 2}
+        assert [row["reason"] for row in run.rejected("clicks")] == ["future"]
+
+
+def test_an_event_exactly_wait_behind_the_highest_is_on_time(spark: SparkSession) -> None:
+    app = clicks("waiting", wait="10s")
+
+    @app.derive("seconds", key="window_start")
+    def seconds(clicks: DataFrame) -> DataFrame:
+        return ps.aggregate(clicks, window=ps.tumbling("1s"), n=ps.count())
+
+    with Run(app, spark=spark, partitions=1) as run:
+        rows = ("10:00:10", "10:00:00", "09:59:59.999")
+        run.feed("clicks", [{"at": at(each)} for each in rows])
+        run.advance(MORNING + timedelta(minutes=1))
+        run.drain()
+        assert [row["n"] for row in run.view("seconds")] == [1, 1]
+        assert [row["reason"] for row in run.rejected("clicks")] == ["late"]
