@@ -17,6 +17,10 @@ _METHOD = f"""\
   log; {NATIVE} reads the same rows from Apache Kafka by its connector, and parses by `from_json`.
 - Count and sum: rows of two numbers, batches of 1,000,000, every key there before the counting
   begins. {NATIVE} is `groupBy("key").agg(count, sum)` on penstock's source.
+  With few keys a batch is summed up before it travels; with 10,000,000 nearly every row is another
+  key, and a batch of a million rows changes 950,000 of them: 1.9 million changes come out, which
+  takes Spark 0.16 s of the 0.85 s, the kernel and its state 0.3 s on two cores. Rows in the order
+  of the index made the kernel 7 % faster, larger batches on the way out made no difference.
 - Last row of each key: rows of seven columns, three of them texts, of about 150 bytes, 100,000
   keys, batches of 500,000. {NATIVE} is `max_by` of the row on penstock's source.
 - Batch of 100 rows: nodes of an app with event time, from topic to topic, one with an aggregation,
