@@ -11,7 +11,25 @@ from penstock.log.contract import Log
 if TYPE_CHECKING:
     from penstock.runtime.app import App
     from penstock.sinks.functions import console, each_batch
-    from penstock.streams.algebra.aggregates import count, first, last, max, mean, min, sum
+    from penstock.streams.algebra.aggregates import (
+        Aggregation,
+        approx_distinct,
+        approx_quantile,
+        approx_top,
+        collect,
+        count,
+        distinct,
+        first,
+        histogram,
+        last,
+        max,
+        mean,
+        min,
+        quantile,
+        stddev,
+        sum,
+        top,
+    )
     from penstock.streams.algebra.windows import hopping, session, tumbling
     from penstock.streams.source.event_time import EventTime
     from penstock.streams.spark.operators import aggregate, at_processing_time, changes
@@ -22,6 +40,7 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 __version__ = "0.1.0"
 
 __all__ = [
+    "Aggregation",
     "App",
     "EventTime",
     "Log",
@@ -29,20 +48,29 @@ __all__ = [
     "Record",
     "__version__",
     "aggregate",
+    "approx_distinct",
+    "approx_quantile",
+    "approx_top",
     "at_processing_time",
     "changes",
+    "collect",
     "console",
     "count",
+    "distinct",
     "each_batch",
     "errors",
     "first",
+    "histogram",
     "hopping",
     "last",
     "max",
     "mean",
     "min",
+    "quantile",
     "session",
+    "stddev",
     "sum",
+    "top",
     "tumbling",
 ]
 
@@ -55,7 +83,28 @@ _LATER = {
     "App": "penstock.runtime.app",
     "EventTime": "penstock.streams.source.event_time",
     **dict.fromkeys(("aggregate", "at_processing_time", "changes"), _OPERATORS),
-    **dict.fromkeys(("count", "first", "last", "max", "mean", "min", "sum"), _AGGREGATES),
+    **dict.fromkeys(
+        (
+            "Aggregation",
+            "approx_distinct",
+            "approx_quantile",
+            "approx_top",
+            "collect",
+            "count",
+            "distinct",
+            "first",
+            "histogram",
+            "last",
+            "max",
+            "mean",
+            "min",
+            "quantile",
+            "stddev",
+            "sum",
+            "top",
+        ),
+        _AGGREGATES,
+    ),
     **dict.fromkeys(("hopping", "session", "tumbling"), "penstock.streams.algebra.windows"),
     **dict.fromkeys(("console", "each_batch"), _SINKS),
 }

@@ -30,7 +30,7 @@ from penstock.streams.spark.kafka_publishing import (
 )
 from penstock.streams.spark.operators import changes
 from penstock.streams.spark.origin import origin_of, source_frame, time_column
-from penstock.streams.spark.place import QueryPlace, building
+from penstock.streams.spark.place import QueryPlace, building, claim_warm
 from penstock.streams.spark.sink import SinkSpec
 from penstock.streams.spark.source import register
 from penstock.streams.spark.staging import WEIGHT
@@ -174,6 +174,7 @@ def start(built: Built, log: Log, address: str, *, app: str, once: bool) -> Stre
     """Starts the query of a node. Raises NodeChanged, ForeignCheckpoint."""
     built.folder.settle(built.facts())
     built.folder.sweep()
+    claim_warm(built.folder.checkpoint)
     name = writer_name(app, built.folder)
     if isinstance(built.node, Outlet):
         writer = built.node.sink.writer(built.frame, node=built.name)

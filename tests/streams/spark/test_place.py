@@ -7,7 +7,14 @@ from penstock.errors import InvalidInput, StateError
 from penstock.streams.algebra.aggregate import AggregateKernel
 from penstock.streams.algebra.aggregates import count
 from penstock.streams.spark import place
-from penstock.streams.spark.place import QueryPlace, building, forget_warm, place_for, warm_folder
+from penstock.streams.spark.place import (
+    QueryPlace,
+    building,
+    claim_warm,
+    forget_warm,
+    place_for,
+    warm_folder,
+)
 
 SCHEMA = pa.schema({"key": pa.int64(), "other": pa.string()})
 
@@ -54,6 +61,18 @@ def test_outside_an_app_operators_are_told_apart_by_what_they_are() -> None:
 
     assert len(names) == 2
     assert place_for("query", 1, one_host=True).add_operator(by_key) in names
+
+
+def test_what_is_warm_goes_when_its_checkpoint_is_gone(tmp_path: Path) -> None:
+    here, gone = (tmp_path / name / "checkpoint" for name in ("here", "gone"))
+    for each in (here, gone):
+        each.parent.mkdir()
+        claim_warm(str(each))
+    gone.parent.rmdir()
+    claim_warm(str(here))
+    claim_warm("s3://bucket/checkpoint")
+    assert warm_folder(str(here)).is_dir()
+    assert not warm_folder(str(gone)).exists()
 
 
 def test_a_folder_that_others_can_read_is_refused(home: Path) -> None:

@@ -11,7 +11,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
@@ -22,6 +22,7 @@ from penstock.errors import InvalidInput, StateError
 from penstock.streams.algebra.kernel import Kernel
 
 _MEMORY = Path("/dev/shm")
+_CLAIM = "checkpoint"  # the file that names it
 _ENOUGH = 2**30  # bytes that must be free in memory, for state to be kept there while it is warm
 
 
@@ -75,6 +76,20 @@ def warm_folder(checkpoint: str) -> Path:
 def forget_warm(checkpoint: str) -> None:
     """Gives back the memory of a query that does not go on."""
     shutil.rmtree(warm_folder(checkpoint), ignore_errors=True)
+
+
+def claim_warm(checkpoint: str) -> None:
+    """Notes whose folder it is, and removes those of checkpoints that are there no more."""
+    if "://" in checkpoint:  # whether that is still there, only those who reach it know
+        return
+    for note in _warm_home().glob(f"*/{_CLAIM}"):
+        # Of a node that was never started there is the folder around it.
+        with suppress(FileNotFoundError):  # another app does the same
+            if not Path(note.read_text()).parent.exists():
+                shutil.rmtree(note.parent, ignore_errors=True)
+    folder = warm_folder(checkpoint)
+    folder.mkdir(exist_ok=True)
+    (folder / _CLAIM).write_text(str(Path(checkpoint).absolute()))
 
 
 @cache
