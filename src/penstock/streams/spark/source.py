@@ -33,7 +33,10 @@ from penstock.streams.source.planning import Planner
 from penstock.streams.source.ranges import Range
 from penstock.streams.source.spec import PACKED, WHOLE, SourceSpec
 from penstock.streams.source.topic import SourceTopic, open_topic
+from penstock.streams.spark.given_up import end_quietly
 from penstock.streams.spark.sink import SinkSpec, TopicSink
+
+end_quietly()  # this is read by processes that Spark starts for a source or a sink
 
 _ROWS = 10_000  # smaller Arrow batches cost more than the rows in them
 
