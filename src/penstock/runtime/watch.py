@@ -128,6 +128,7 @@ class Watch:
     def stop(self, patience: float) -> None:
         """Between two batches if one ends in time; what is interrupted is run again later."""
         query = self._query
+        self._close_topics()
         if query is None:
             return
         deadline = clock.monotonic() + patience
@@ -137,6 +138,9 @@ class Watch:
         self._note(query)
         self._query = None
         self.status.turn("stopped")
+        self._close_topics()
+
+    def _close_topics(self) -> None:
         for topic in self._topics.values():
             topic.close()
         self._topics.clear()
@@ -215,11 +219,12 @@ class Watch:
 
     def _publish_offsets(self) -> None:
         """Tells the log how far the node is, as a consumer group that every tool can show."""
-        offsets = {
-            (told.topic, int(number)): end
-            for told in self.status.inputs
-            for number, end in told.next.items()
-        }
+        offsets: dict[tuple[str, int], int] = {}
+        for told in self.status.inputs:
+            for number, end in told.next.items():
+                place = told.topic, int(number)
+                # A topic may be read twice, as what is kept of it and what is rejected.
+                offsets[place] = min(end, offsets.get(place, end))
         changed = {
             place: end for place, end in offsets.items() if self._published.get(place) != end
         }

@@ -207,6 +207,15 @@ def test_a_value_taken_back_before_it_comes_is_not_shown() -> None:
     }
 
 
+def test_a_sum_outlives_a_count_that_passes_zero() -> None:
+    schema = pa.schema([("k", pa.int8()), ("v", pa.string()), ("w", pa.int64())])
+    schema = schema.append(pa.field("_weight", pa.int8()))
+    changes = [(7, 1), (None, -1), (None, 1)]
+    rows = [{"k": 1, "v": "a", "w": w, "_weight": weight} for w, weight in changes]
+    found = summed_up({"t": algebra.top("v", by="w")}, batch_of(schema, rows), [2])
+    assert found[1]["t"] == [{"value": "a", "sum": 7}]
+
+
 @pytest.mark.parametrize("offset", [0.0, 1e6, -1e9, 1e12])
 def test_deviations_far_from_zero_keep_their_bits(offset: float) -> None:
     values = [offset + each for each in np.random.default_rng(5).normal(0, 8, 500).tolist()]

@@ -86,9 +86,9 @@ def test_rows_that_have_ended_are_let_go(tmp_path: Path) -> None:
     query.batch([], clock=16 * SECOND)
     assert len(query.changes) == 2
     assert query.state_rows() == 2
-    query.batch([], clock=17 * SECOND)
+    query.batch([], clock=17 * SECOND + 1)
     assert query.state_rows() == 1
-    query.batch([], clock=45 * SECOND)
+    query.batch([], clock=45 * SECOND + 1)
     assert query.state_rows() == 0
     assert len(query.changes) == 2
 

@@ -19,6 +19,7 @@ from penstock.streams.algebra import (
     session,
     tumbling,
 )
+from penstock.streams.algebra.held import HeldKernel
 from penstock.streams.algebra.kernel import END
 from penstock.streams.algebra.windows import Session, Window
 from tests.streams.algebra.batches import MISHAPS, Query, Row, batch_of, cut, text
@@ -169,3 +170,38 @@ def test_rows_that_come_after_their_windows_are_gone_are_counted(kind: str, tmp_
     query.batch([batch_of(SCHEMA, rows)], clock=END)
     assert query.late() == 2
     assert sum(row["n"] for row in query.changes) == {"overlapping": 9}.get(kind, 3)
+
+
+@pytest.mark.parametrize("cuts", [[], [1], [2]])
+def test_what_is_late_does_not_depend_on_cuts(cuts: list[int], tmp_path: Path) -> None:
+    query = Query(tmp_path, made(session("10s"), correct_for=1))
+    rows = [{"k": "a", "v": 1, "at": moment(each), "_partition": 0} for each in (94, 101, 109)]
+    query.batch([batch_of(SCHEMA, rows[:1])], clock=90 * SECOND)
+    query.batch([], clock=105 * SECOND)
+    query.batch(cut(batch_of(SCHEMA, rows[1:]), cuts), clock=105 * SECOND)
+    query.batch([], clock=END)
+    assert [row["n"] for row in query.changes] == [1, 1, 3]
+    assert query.late() == 0
+
+
+def test_a_session_that_goes_on_at_its_very_end_is_told_anew(tmp_path: Path) -> None:
+    sessions = Query(tmp_path / "sessions", made(session("10s"), emit="changes"))
+    schema = sessions.kernel.output
+    keys = ["k", "window_start"]
+    held = Query(tmp_path / "held", HeldKernel(keys, schema, SECOND, ("window_end", 0)))
+    for second, clock in [(0, 0), (None, 10), (10, 10), (None, 30)]:
+        at = [] if second is None else [second]
+        rows = [{"k": "a", "v": 1, "at": moment(each), "_partition": 0} for each in at]
+        changed = sessions.batch([batch_of(SCHEMA, rows)], clock=clock * SECOND)
+        held.batch([batch_of(held.kernel.packed, changed)], clock=clock * SECOND)
+    assert len(held.table()) == 1
+    assert held.state_rows() == 0
+
+
+def test_a_clock_that_is_lower_gives_nothing_out_again(tmp_path: Path) -> None:
+    query = Query(tmp_path, made(tumbling("10s"), correct_for=30))
+    for number, clock in enumerate([25, 15, 18, 25]):
+        at = [moment(17)] if number == 2 else []
+        rows = [{"k": "a", "v": 1, "at": each, "_partition": 0} for each in at]
+        query.batch([batch_of(SCHEMA, rows)], clock=clock * SECOND)
+    assert [row["n"] for row in query.changes] == [1]

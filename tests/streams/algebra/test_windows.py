@@ -27,6 +27,9 @@ SECOND = 1_000_000
         (hopping("2s", every="5s"), Hopping(Even(SECOND), 2, 5)),
         (tumbling("1 day"), Hopping(Even(86_400 * SECOND), 1, 1)),
         (tumbling("1 day", zone="Asia/Tokyo"), Hopping(Calendar("day", "Asia/Tokyo"), 1, 1)),
+        (tumbling("1d", zone="UTC"), Hopping(Calendar("day", "UTC"), 1, 1)),
+        (tumbling(timedelta(days=2), zone="UTC"), Hopping(Calendar("day", "UTC"), 2, 2)),
+        (tumbling("2 weeks", zone="UTC"), Hopping(Calendar("week", "UTC"), 2, 2)),
         (tumbling("month"), Hopping(Calendar("month", "UTC"), 1, 1)),
         (
             hopping("1 week", every="1 day", zone="UTC"),
@@ -50,6 +53,8 @@ def test_what_is_meant(window: Window, expected: Window) -> None:
         ("1 month", {"every": "1h"}, "one calendar"),
         ("0 months", {}, "'0 months'"),
         ("1 day", {"zone": "Nowhere"}, "'Nowhere'"),
+        ("1 hour", {"every": "1001ms"}, "3,600,000 panes"),
+        ("200000000 days", {}, "'200000000 days'"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(size: str, options: dict[str, str], told: str) -> None:

@@ -106,7 +106,8 @@ class HeldKernel:
         if self.ends is not None:
             column, correct_for = self.ends
             ends = taken.column(f"{_THERE}{column}" if column not in self.keys else column)
-            later = fixed_width.numbers(ends).astype(np.int64) + correct_for
+            # A session can still go on at its very end.
+            later = fixed_width.numbers(ends).astype(np.int64) + correct_for + 1
             gone |= later <= now
         self._settle(state, places[~gone], later[~gone], new, ~gone)
         state.remove(places[gone])

@@ -8,7 +8,7 @@ A pane contains its start and not its end, which is the start of the next one.
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -64,23 +64,18 @@ class Calendar:
         zone_named(self.zone)
 
     def number(self, times: Numbers) -> Numbers:
-        if len(times) == 0:
-            return times
-        times = times - self.offset
-        # A day and more on both sides, whatever the zone: the local date may be another.
-        days = np.array([times.min(), times.max()]) // _DAY
-        first, last = (int(each) for each in self._of_days(days + np.array([-2, 2])))
-        starts = self._starts(first, last + 1)
-        return first + np.searchsorted(starts, times, side="right") - 1
+        numbers = self._of_days((times - self.offset) // _DAY)
+        # The local date may be another than that of UTC.
+        while (early := self.start(numbers) > times).any():
+            numbers = numbers - early
+        while (late := self.start(numbers + 1) <= times).any():
+            numbers = numbers + late
+        return numbers
 
     def start(self, numbers: Numbers) -> Numbers:
-        if len(numbers) == 0:
-            return numbers
-        first, last = int(numbers.min()), int(numbers.max())
-        if last - first > 4 * len(numbers):
-            each, places = np.unique(numbers, return_inverse=True)
-            return np.array([self._start(int(number)) for number in each])[places] + self.offset
-        return self._starts(first, last)[numbers - first] + self.offset
+        each, places = np.unique(numbers, return_inverse=True)
+        starts = [_start_of(self.unit, self.zone, number) for number in each.tolist()]
+        return np.array(starts, np.int64)[places] + self.offset
 
     def _of_days(self, days: Numbers) -> Numbers:
         """The pane that a local day lies in; days are counted from 1970."""
@@ -95,14 +90,8 @@ class Calendar:
             case _:
                 return days.astype("M8[D]").astype("M8[Y]").astype(np.int64)
 
-    def _starts(self, first: int, last: int) -> Numbers:
-        return np.array([self._start(number) for number in range(first, last + 1)], np.int64)
 
-    def _start(self, number: int) -> int:
-        return _start_of(self.unit, self.zone, number)
-
-
-@cache
+@lru_cache(100_000)
 def _start_of(unit: str, zone: str, number: int) -> int:
     days = number * 7 - 3
     if unit != "week":

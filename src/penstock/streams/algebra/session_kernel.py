@@ -111,16 +111,20 @@ class SessionKernel(Windowed):
         now = before if clock is None else max(clock, before)
         rows = one_batch(packed)
         if rows is not None:
-            rows = self._in_time(state, rows, before - self.correct_for)
+            rows = self._in_time(state, rows, before)
         if rows is not None:
             yield from self._merge(state, rows, before)
         yield from self._close(state, before, now)
 
     def _in_time(
-        self, state: BucketState, rows: pa.RecordBatch, oldest: int
+        self, state: BucketState, rows: pa.RecordBatch, before: int
     ) -> pa.RecordBatch | None:
-        """Without those that come after what they belong to is gone, which are counted."""
-        late = fixed_width.numbers(rows.column(_LAST)) < oldest
+        """Without those that come after what they belong to is gone, which are counted.
+
+        A pane is taken or left as a whole, as what was packed together cannot be told apart.
+        """
+        panes = fixed_width.numbers(rows.column(_PANE))
+        late = (panes + 1) * self._gap + self.correct_for <= before
         if not late.any():
             return rows
         state.count_late(self._rows_in(rows.filter(pa.array(late))))
@@ -165,8 +169,9 @@ class SessionKernel(Windowed):
             rows.columns[len(self.state.keys) + 2 :], groups, held.columns[4:]
         )
         ends = last + self._gap
-        due = ends + 1
-        due[(ends < before) | (self.emit == "changes")] += self.correct_for
+        is_given = (ends < before) | (self.emit == "changes")
+        panes = fixed_width.numbers(groups.keys.column(_PANE))
+        due = np.where(is_given, self._settled_at(panes), ends + 1)
         columns = [*(pa.array(each) for each in (begin, first, last, due)), *parts]
         state.put(places, pa.RecordBatch.from_arrays(columns, schema=self.state.values))
 
@@ -179,13 +184,17 @@ class SessionKernel(Windowed):
         if self.emit == "final":
             ends = runs.last[runs.tails] + self._gap
             yield from self._changed(None, self._sessions(runs, (before <= ends) & (ends < now)))
-        settled = runs.last + self._gap + self.correct_for < now
+        settled = self._settled_at(runs.panes) <= now
         # Those of a session stand in the order of time, so what is settled of it comes first.
         self._fold(state, runs, settled)
         state.remove(runs.places[settled])
         waiting = ~settled & (runs.last + self._gap < now)
-        times = runs.last[waiting] + self._gap + 1 + self.correct_for
+        times = self._settled_at(runs.panes[waiting])
         state.put(runs.places[waiting], pa.RecordBatch.from_arrays([pa.array(times)], names=[DUE]))
+
+    def _settled_at(self, panes: Numbers) -> Numbers:
+        """From when on no row is taken that could be linked to one of the pane."""
+        return (panes + 2) * self._gap + self.correct_for
 
     def _fold(self, state: BucketState, runs: Runs, settled: Mask) -> None:
         """What is settled of a session that goes on becomes part of its next pane."""

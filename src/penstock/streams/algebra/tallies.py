@@ -2,7 +2,7 @@
 
 A tally keeps each value once, with the parts that are folded for it: how often it is there, and
 what else is asked. The parts of a group are lists, of which the first ones, taken together, are in
-ascending order. A value that is there zero times is gone; one that was taken back before it came is
+ascending order. A value of which nothing is left is gone; one that was taken back before it came is
 there less than zero times. Merging rewrites the lists of the groups that change, and of no others.
 """
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from penstock.errors import KernelError
 from penstock.events.compiled import Numbers, frozen
-from penstock.streams.algebra.folds import Counting, Fold, Overflow, Parts, integers
+from penstock.streams.algebra.folds import Counting, Fold, Overflow, Parts, integers, is_nothing
 from penstock.streams.algebra.grouping import Groups
 from penstock.streams.algebra.grouping_kernels import sort_by_group
 from penstock.streams.algebra.order import order_words
@@ -133,8 +133,9 @@ class Tally:
     ) -> Parts:
         firsts = order[same.firsts]
         entries = Entries(ids[firsts], [each.take(pa.array(firsts)) for each in columns], parts)
-        if self.counted and not (there := entries.counts != 0).all():
-            entries = entries.take(np.flatnonzero(there))
+        # A count may pass zero while sums still have to be evened out by rows that are to come.
+        if self.counted and (gone := is_nothing(parts)).any():
+            entries = entries.take(np.flatnonzero(~gone))
         return self.listed(entries, count)
 
     def entries(self, parts: Parts) -> Entries:

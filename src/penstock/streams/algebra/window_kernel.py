@@ -23,6 +23,7 @@ from penstock.streams.state import BucketState, StateSchema, fixed_width
 
 PANE = "(pane)"
 _FAR = 1 << 61  # more than the number of any window
+_PANES_AT_ONCE = 1 << 20
 
 
 class Pairs(NamedTuple):
@@ -33,6 +34,10 @@ class Pairs(NamedTuple):
 
     def __len__(self) -> int:
         return len(self.windows)
+
+    def some(self, piece: slice) -> "Pairs":
+        keys = self.keys.slice(piece.start, piece.stop - piece.start)
+        return Pairs(keys, self.windows[piece])
 
 
 class WindowKernel(Windowed):
@@ -172,6 +177,16 @@ class WindowKernel(Windowed):
         """The merged parts of each window; None when there are no windows at all."""
         if len(pairs) == 0:
             return None
+        at_once = max(1, _PANES_AT_ONCE // self._size)
+        pieces = [
+            self._of_some(state, pairs.some(slice(first, first + at_once)))
+            for first in range(0, len(pairs), at_once)
+        ]
+        if len(pieces) == 1:
+            return pieces[0]
+        return [pa.concat_arrays(each) for each in zip(*pieces, strict=True)]
+
+    def _of_some(self, state: BucketState, pairs: Pairs) -> Parts:
         count, size = len(pairs), self._size
         panes = (pairs.windows * self._hop)[:, None] + np.arange(size)
         rows = np.repeat(np.arange(count), size)

@@ -17,6 +17,9 @@ from penstock.clock import Duration, duration_ms
 from penstock.errors import InvalidInput
 from penstock.streams.algebra.panes import UNITS, Calendar, Even, Panes, panes_from_spec, panes_spec
 
+_MOST_PANES = 10_000
+_LONGEST = 10_000 * 366 * 86_400_000_000  # microseconds; times and lengths stay in 64 bits
+_DAY_MS = 86_400_000
 _CALENDAR = re.compile(rf"\s*(?:(\d+)\s*)?({'|'.join(UNITS)})s?\s*")
 
 
@@ -81,6 +84,11 @@ def hopping(
             hint="a zone is for whole days, weeks, months and years; move others by offset=",
         )
     width = gcd(length, step)
+    if length // width > _MOST_PANES:
+        raise InvalidInput(
+            f"a window of {size!r} every {every!r} has {length // width:,} panes of {width} us",
+            hint=f"at most {_MOST_PANES:,}: let `every` divide `size`, or begin windows less often",
+        )
     return Hopping(Even(width, moved % step), length // width, step // width)
 
 
@@ -96,7 +104,10 @@ def session(gap: Duration) -> Window:
 def _by_calendar(duration: Duration, zone: str | None) -> tuple[int, str] | None:
     """How many of which unit of the calendar, None for a length of time that is always the same."""
     match = _CALENDAR.fullmatch(duration.lower()) if isinstance(duration, str) else None
-    if match is None or (zone is None and match[2] in ("day", "week")):
+    if match is None:
+        days, rest = divmod(duration_ms(duration), _DAY_MS)
+        return (days, "day") if zone is not None and days and not rest else None
+    if zone is None and match[2] in ("day", "week"):
         return None
     count = int(match[1] or 1)
     if count < 1:
@@ -106,8 +117,10 @@ def _by_calendar(duration: Duration, zone: str | None) -> tuple[int, str] | None
 
 def _micros(name: str, duration: Duration, least: int = 1) -> int:
     micros = duration_ms(duration) * 1_000
-    if micros < least:
-        raise InvalidInput(f"{name}={duration!r} is no length of time", hint="1 ms or more")
+    if not least <= micros <= _LONGEST:
+        raise InvalidInput(
+            f"{name}={duration!r} is no length of time", hint="from 1 ms to 10,000 years"
+        )
     return micros
 
 

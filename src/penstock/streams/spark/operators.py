@@ -38,7 +38,7 @@ def aggregate(
     by: str | Sequence[str] = (),
     *,
     window: Window | None = None,
-    emit: str = "final",
+    emit: str | None = None,
     every: Duration | None = None,
     correct_for: Duration | None = None,
     checkpoint: str | None = None,
@@ -58,6 +58,7 @@ def aggregate(
         raise InvalidInput(
             "nothing is asked of the rows", hint="aggregate(orders, by='customer', n=ps.count())"
         )
+    _check_emission(window, emit, every, correct_for)
     time = time_column(df)
     if window is not None or every is not None:
         time = _needed(time)
@@ -68,9 +69,9 @@ def aggregate(
         return _held(table, kernel.keys, every, None, checkpoint)
     assert time is not None
     lateness = time.correct_for if correct_for is None else _micros(correct_for)
-    emit = emit if every is None else "changes"
+    emission = emit or ("final" if every is None else "changes")
     kernel = kernel_over(
-        by, window, aggregates, _schema(df), time.name, correct_for=lateness, emit=emit
+        by, window, aggregates, _schema(df), time.name, correct_for=lateness, emit=emission
     )
     # The event time of a window is before its end, up to which the clock may be.
     table = _run(df, kernel, checkpoint, min(lateness + 1, _ANY))
@@ -119,8 +120,25 @@ def _held(
     return _run(table, kernel, checkpoint, later)
 
 
+def _check_emission(
+    window: Window | None, emit: str | None, every: Duration | None, correct_for: Duration | None
+) -> None:
+    if window is None and (emit is not None or correct_for is not None):
+        raise InvalidInput(
+            "emit and correct_for say something about windows, and there is none",
+            hint='give one, window=ps.tumbling("1 minute"), or leave them out',
+        )
+    if emit is not None and every is not None:
+        raise InvalidInput(
+            f"results come either as emit={emit!r} says or every {every}", hint="leave one out"
+        )
+
+
 def _micros(duration: Duration) -> int:
-    return duration_ms(duration) * 1_000
+    micros = duration_ms(duration) * 1_000
+    if not 0 <= micros <= _ANY:
+        raise InvalidInput(f"{duration!r} is no length of time", hint="from 0 to 10,000 years")
+    return micros
 
 
 def _needed(time: EventTimeColumn | None) -> EventTimeColumn:

@@ -113,7 +113,7 @@ class BucketState(Rows):
     def commit(self, version: int, clock: int | None = None) -> None:
         """Makes what was changed durable, as this version, and ends the step.
 
-        Without a clock, that of the version before stays.
+        Without a clock, or with a lower one, that of the version before stays.
         """
         if version != self.version + 1 and not version > self.version == EMPTY:
             raise InvalidInput(
@@ -123,7 +123,7 @@ class BucketState(Rows):
         if clock is not None and not -(2**63) < clock < 2**63:
             raise InvalidInput(f"{clock} is no time", hint="give microseconds since 1970")
         self._change()
-        if clock is not None:
+        if clock is not None and (self.clock is None or clock > self.clock):
             self._reached = self._reached._replace(clock=clock)
         arena = self._arena
         delta = self._files.write_delta(
