@@ -137,7 +137,7 @@ def _batches(draw: st.DrawFn) -> tuple[int, list[tuple[list[Row], int]]]:
 @pytest.mark.parametrize("emit", ["final", "changes"])
 @pytest.mark.parametrize("kind", WINDOWS)
 @given(_batches(), st.lists(st.integers(0, 6), max_size=2), st.data())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 def test_after_every_batch_as_if_all_rows_were_there_at_once(
     kind: str,
     emit: str,
