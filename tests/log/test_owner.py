@@ -52,6 +52,16 @@ def test_a_server_started_for_others_ends_when_they_are_gone(tmp_path: Path) -> 
     wait_until(lambda: find(tmp_path) is None, within=30, what="the server's end")
 
 
+def test_a_killed_server_is_started_again_where_it_was(log_server: LogServerProcess) -> None:
+    with Log.connect(log_server.address) as log:
+        log.create("orders")
+        log_server.kill()
+        found = find_or_start(log_server.data, listen=log_server.address, idle_exit="1s")
+        assert found == log_server.address
+        assert log.topics() == ["orders"]  # whoever was connected goes on
+    wait_until(lambda: find(log_server.data) is None, within=30, what="the server's end")
+
+
 def test_ownership_ends_with_the_process_however_it_ends(tmp_path: Path) -> None:
     hold = (
         "import os; from pathlib import Path; from penstock.log.owner import Ownership;"

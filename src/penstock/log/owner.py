@@ -99,7 +99,7 @@ def _is_owned(folder: Path) -> bool:
     return False
 
 
-def find_or_start(folder: Path, *, idle_exit: str = "60s") -> str:
+def find_or_start(folder: Path, *, listen: str = "127.0.0.1:0", idle_exit: str = "60s") -> str:
     """The address of the folder's server; one is started in the background when none runs.
 
     A server started this way ends by itself when nobody has been connected for `idle_exit`. Its
@@ -112,7 +112,7 @@ def find_or_start(folder: Path, *, idle_exit: str = "60s") -> str:
     command = [sys.executable, "-m", "penstock", "log", "serve", "--data", str(folder)]
     with (folder / SERVER_LOG).open("ab") as messages:
         child = subprocess.Popen(
-            [*command, "--listen", "127.0.0.1:0", "--idle-exit", idle_exit],
+            [*command, "--listen", listen, "--idle-exit", idle_exit],
             stdin=subprocess.DEVNULL,
             stdout=messages,
             stderr=messages,

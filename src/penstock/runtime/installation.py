@@ -1,5 +1,6 @@
 """An app put to work: its session, its log, its folders, and its nodes, ready to start."""
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -9,9 +10,9 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.errors import InvalidInput
+from penstock.errors import InvalidInput, LogUnreachable
 from penstock.log import Log
-from penstock.log.owner import find_or_start
+from penstock.log.owner import find, find_or_start
 from penstock.runtime.app import App
 from penstock.runtime.declarations import Derivation
 from penstock.runtime.folders import NodeFolder, app_folder
@@ -20,6 +21,8 @@ from penstock.runtime.nodes import Builder, Built, ensure_topics, start, writer_
 from penstock.streams.spark.kafka_publishing import control_topic
 from penstock.streams.spark.place import forget_warm
 from penstock.streams.spark.session import check_session, open_session
+
+logger = logging.getLogger(__name__)
 
 _TIME_LIMIT = 10.0  # seconds that the nodes wait for each other when the log does not answer
 
@@ -37,12 +40,26 @@ class Installation:
     nodes: list[Built]
 
     def start(self, built: Built, *, once: bool) -> StreamingQuery:
-        """Also after the log's own server was gone: a new one has another address."""
         _use_here(self.session)
-        if self.app.log is None and (found := find_or_start(self.app.data)) != self.address:
-            self.log.close()
-            self.log, self.address = Log.connect(found, time_limit=_TIME_LIMIT), found
+        self.keep_log()
         return start(built, self.log, self.address, app=self.app.name, once=once)
+
+    def keep_log(self) -> None:
+        """Starts the log's own server again when it is gone.
+
+        At the same address, where everybody looks for it; elsewhere, if that is taken, nodes find
+        it when they are started again.
+        """
+        if self.app.log is not None or find(self.app.data) is not None:
+            return
+        logger.warning("the server of the log is gone, and is started again")
+        try:
+            found = find_or_start(self.app.data, listen=self.address)
+        except LogUnreachable:
+            found = find_or_start(self.app.data)
+        # Also at the same address: the client takes long to believe that it is back.
+        self.log.close()
+        self.log, self.address = Log.connect(found, time_limit=_TIME_LIMIT), found
 
 
 def folders_of(app: App) -> dict[str, NodeFolder]:

@@ -9,7 +9,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.errors import AppError, DataLost, ForeignCheckpoint, InvalidInput, TopicNotFound
+from penstock.errors import (
+    AppError,
+    DataLost,
+    ForeignCheckpoint,
+    InvalidInput,
+    TopicExists,
+    TopicNotFound,
+)
 from penstock.log import Log
 from penstock.runtime.declarations import (
     Declaration,
@@ -191,6 +198,8 @@ def start(built: Built, log: Log, address: str, *, app: str, once: bool) -> Stre
                 f"--reset {built.name} writes the topic anew",
             )
         time = time_column(built.frame)
+        if published < 0 and built.folder.planned == EMPTY:
+            _check_unwritten(log, built, partitions)
         sink = SinkSpec(
             log=address,
             topic=built.output.topic,
@@ -209,6 +218,19 @@ def start(built: Built, log: Log, address: str, *, app: str, once: bool) -> Stre
         writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")
     )
     return writer.start()
+
+
+def _check_unwritten(log: Log, built: Built, partitions: int) -> None:
+    """A node that begins has its topic to itself: rows of two writers would be one table."""
+    assert built.output is not None
+    topic = built.output.topic
+    records = sum(log.bounds(topic, number).end for number in range(partitions))
+    if records:
+        raise TopicExists(
+            f"topic {topic!r} has {records:,} records that node {built.name!r} has not written",
+            hint=f'another app may write it: @app.derive("{built.name}", topic=...) names another '
+            "topic, or delete this one first",
+        )
 
 
 def _opened_writer(

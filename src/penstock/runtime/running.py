@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 from penstock import clock
-from penstock.errors import AppError
+from penstock.errors import AppError, PenstockError
 from penstock.runtime.app import App
 from penstock.runtime.folders import app_folder
 from penstock.runtime.installation import Installation, check_renewal, installed
@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 _LOOK_EVERY = 0.25
 _TELL_EVERY = 1.0
+_KEEP_AGAIN = 5.0
 _STOP_WITHIN = 20.0
 
 
@@ -66,23 +67,31 @@ class Supervisor:
         watcher: Callable[[AppStatus], None] | None = None,
     ) -> None:
         self.watches = [Watch(installation, built) for built in installation.nodes]
+        self._installation = installation
         self.status = status
         status.nodes = [each.status for each in self.watches]
         self._folder = folder
         self._watcher = watcher
         self._told = 0.0
+        self._keep_at = 0.0
 
     def drain(self, stop: threading.Event) -> int:
         """Brings every node to the end of its inputs, each after those it reads from."""
+        failed: set[str] = set()
         for watch in self.watches:
+            if failed & set(watch.inputs):
+                failed.add(watch.name)  # it would work on half of the rows
+                continue
             watch.start(once=True)
             while not watch.finish(_LOOK_EVERY):
+                self._keep_log()
                 self._tell()
                 if stop.is_set():
                     watch.stop(_STOP_WITHIN)
             if watch.status.state == "failed":
-                break  # those after it would work on half of the rows
-            watch.status.turn("stopped")
+                failed.add(watch.name)
+            else:
+                watch.status.turn("stopped")
             if stop.is_set():
                 break
         return len(self.status.failing)
@@ -92,6 +101,7 @@ class Supervisor:
             watch.start()
             self._tell()
         while not stop.wait(_LOOK_EVERY):
+            self._keep_log()
             for watch in self.watches:
                 watch.look()
             self._tell()
@@ -105,6 +115,15 @@ class Supervisor:
                 logger.warning("node %s was cut short: %s", watch.name, cause_of(error))
                 watch.status.turn("stopped")
         return len(self.status.failing)
+
+    def _keep_log(self) -> None:
+        if clock.monotonic() < self._keep_at:
+            return
+        try:
+            self._installation.keep_log()
+        except PenstockError as error:
+            logger.error("the log is out of reach: %s", error)
+            self._keep_at = clock.monotonic() + _KEEP_AGAIN
 
     def _tell(self) -> None:
         if self._watcher is not None:
@@ -137,7 +156,7 @@ def running_alone(folder: Path, app: str) -> Iterator[None]:
 
 @contextmanager
 def told_to_stop() -> Iterator[threading.Event]:
-    """Set by Ctrl-C or SIGTERM; a second Ctrl-C interrupts at once."""
+    """Set by Ctrl-C, SIGTERM or a terminal that is closed; a second Ctrl-C interrupts at once."""
     stop = threading.Event()
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -148,7 +167,8 @@ def told_to_stop() -> Iterator[threading.Event]:
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    before = {each: signal.signal(each, handle) for each in (signal.SIGINT, signal.SIGTERM)}
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {each: signal.signal(each, handle) for each in signals}
     try:
         yield stop
     finally:

@@ -10,7 +10,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock import clock
-from penstock.errors import ForeignCheckpoint, NodeChanged, PenstockError, WriterFenced
+from penstock.errors import ForeignCheckpoint, NodeChanged, PenstockError, TopicExists, WriterFenced
 from penstock.runtime.installation import Installation
 from penstock.runtime.nodes import Built, writer_name
 from penstock.runtime.rate import Rate
@@ -30,7 +30,9 @@ _PUBLISH_AGAIN = 10.0
 
 # What starting again does not mend. A node that is fenced runs in another process, which would be
 # fenced in turn.
-_LASTING = (WriterFenced.__name__, NodeChanged.__name__, ForeignCheckpoint.__name__)
+_LASTING = tuple(
+    each.__name__ for each in (WriterFenced, NodeChanged, ForeignCheckpoint, TopicExists)
+)
 _OURS = re.compile(r"penstock\.errors\.(\w+): (.+?(?:\n  hint: [^\n]+)?)(?=\n|$)")
 
 
@@ -66,6 +68,10 @@ class Watch:
     @property
     def name(self) -> str:
         return self._built.name
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return self._built.node.inputs
 
     def start(self, *, once: bool = False) -> None:
         """A failure is noted, not raised: the others go on."""

@@ -312,6 +312,11 @@ def test_changed_code_is_refused_until_somebody_decides(
         assert "'shop'" in said
         assert contents(apps / "copy" / "totals") == before
 
+        # What another app has written is not mixed with.
+        assert counting(tmp_path, spark, "other").run(once=True) == 1
+        assert "TopicExists: topic 'totals' has" in failure(tmp_path, "other")
+        assert table(log, "totals", "customer") == counts
+
 
 def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
