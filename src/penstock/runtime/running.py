@@ -73,6 +73,7 @@ class Supervisor:
         self._folder = folder
         self._watcher = watcher
         self._told = 0.0
+        self._failing: list[str] = []
         self._keep_at = 0.0
 
     def drain(self, stop: threading.Event) -> int:
@@ -126,12 +127,15 @@ class Supervisor:
             self._keep_at = clock.monotonic() + _KEEP_AGAIN
 
     def _tell(self) -> None:
-        if self._watcher is not None:
-            self._watcher(self.status)
-        if clock.monotonic() - self._told >= _TELL_EVERY:
+        """A failure at once, and before it is shown: who then asks is to be told the same."""
+        failing = [each.name for each in self.status.failing]
+        if failing != self._failing or clock.monotonic() - self._told >= _TELL_EVERY:
+            self._failing = failing
             self._told = clock.monotonic()
             self.status.written_ms = clock.now_ms()
             self.status.write(self._folder)
+        if self._watcher is not None:
+            self._watcher(self.status)
 
 
 @contextmanager
