@@ -205,3 +205,14 @@ def test_a_clock_that_is_lower_gives_nothing_out_again(tmp_path: Path) -> None:
         rows = [{"k": "a", "v": 1, "at": each, "_partition": 0} for each in at]
         query.batch([batch_of(SCHEMA, rows)], clock=clock * SECOND)
     assert [row["n"] for row in query.changes] == [1]
+
+
+def test_sessions_that_are_joined_are_taken_back_first(tmp_path: Path) -> None:
+    query = Query(tmp_path, made(session("10s"), correct_for=60))
+    rows = [{"k": "a", "v": 1, "at": moment(each), "_partition": 0} for each in (0, 18, 9)]
+    query.batch([batch_of(SCHEMA, rows[:2])], clock=0)
+    query.batch([], clock=40 * SECOND)
+    given = query.batch([batch_of(SCHEMA, rows[2:])], clock=40 * SECOND)
+    assert [(row["n"], row["_weight"]) for row in given] == [(1, -1), (1, -1), (3, 1)]
+    assert given[-1]["window_start"] == moment(0)
+    assert given[-1]["window_end"] == moment(28)
