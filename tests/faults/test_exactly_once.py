@@ -26,7 +26,7 @@ from tests.faults.shop import (
     orders_coming,
 )
 
-KILLS = int(os.environ.get("KILLS", "5"))
+KILLS = int(os.environ.get("KILLS", "3"))
 WITHIN = 300.0  # for what takes seconds on a quiet machine
 ROUND = 60.0
 
