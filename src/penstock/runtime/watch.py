@@ -246,14 +246,12 @@ class Watch:
             logger.warning("the offsets of %s were not published: %s", self.name, error.message)
 
     def _note_late(self) -> None:
-        """Those of operators that let go of what is old."""
         place, batch = self._built.place, self.status.batch
         if batch == self._counted:
             return
-        releasing = [name for name, spec in place.operators.items() if "correct_for" in spec]
         try:
             self.status.late = sum(
-                late_rows(place.state, name, place.buckets, batch) for name in releasing
+                late_rows(place.state, name, place.buckets, batch) for name in place.releasing
             )
             self._counted = batch
         except PenstockError:  # Spark may have left the operator out of this batch

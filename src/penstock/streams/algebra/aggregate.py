@@ -14,12 +14,11 @@ import pyarrow as pa
 
 from penstock.errors import InvalidInput
 from penstock.events.compiled import Numbers
-from penstock.streams.algebra.aggregate_names import aggregate_from_spec, aggregate_spec
 from penstock.streams.algebra.aggregate_specs import Aggregate, Count, Latest
 from penstock.streams.algebra.changes import TIME, WEIGHT_FIELD, changes
 from penstock.streams.algebra.grouping import Groups, group_rows
-from penstock.streams.algebra.kernel import one_batch, schema_from_spec, schema_to_spec
-from penstock.streams.algebra.rows import RowShape, column_type
+from penstock.streams.algebra.kernel import one_batch
+from penstock.streams.algebra.rows import RowShape, check_result_names, column_type, names_of
 from penstock.streams.algebra.summary import Summary
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
@@ -40,15 +39,16 @@ class AggregateKernel:
         schema: pa.Schema,
         time: str | None = None,
     ) -> None:
-        self.keys = (by,) if isinstance(by, str) else tuple(by)
+        self.keys = names_of(by)
         self.aggregates = dict(aggregates)
         self.schema = schema
-        self.time = time
-        self._check_names()
+        if not self.keys:
+            raise InvalidInput("rows are aggregated by a key", hint='give it as by="customer"')
+        check_result_names([*self.keys, *aggregates])
         own: dict[str, Aggregate] = {} if time is None else {TIME: Latest(time)}
         if RowShape(schema).weighted:
             own[_ROWS] = Count()
-        self._summary = Summary({**self.aggregates, **own}, schema, time)
+        self._summary = Summary(aggregates, schema, time, own)
         self._weighted = _ROWS in own
 
         keys = [pa.field(name, column_type(schema, name)) for name in self.keys]
@@ -58,17 +58,6 @@ class AggregateKernel:
         self._results = list(kinds)
         self.output = pa.schema([*keys, *kinds.items(), WEIGHT_FIELD])
         self.needed = tuple(dict.fromkeys([*self.keys, *self._summary.needed]))
-
-    def _check_names(self) -> None:
-        names = [*self.keys, *self.aggregates]
-        if not self.keys:
-            raise InvalidInput("rows are aggregated by a key", hint='give it as by="customer"')
-        for name in names:
-            if name.startswith("_") or names.count(name) > 1:
-                raise InvalidInput(
-                    f"{name!r} cannot be a column of the result",
-                    hint="each needs a name of its own; those that begin with _ are taken",
-                )
 
     def partial(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         groups = group_rows(rows.select(self.keys))
@@ -113,15 +102,8 @@ class AggregateKernel:
         return self._summary.portable
 
     def spec(self) -> dict[str, Any]:
-        return {
-            "kernel": "aggregate",
-            "by": list(self.keys),
-            "aggregates": {name: aggregate_spec(each) for name, each in self.aggregates.items()},
-            "schema": schema_to_spec(self.schema),
-            "time": self.time,
-        }
+        return {"kernel": "aggregate", "by": list(self.keys), **self._summary.spec()}
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any]) -> "AggregateKernel":
-        aggregates = {name: aggregate_from_spec(each) for name, each in spec["aggregates"].items()}
-        return cls(spec["by"], aggregates, schema_from_spec(spec["schema"]), spec["time"])
+        return cls(spec["by"], **Summary.arguments(spec))

@@ -154,7 +154,7 @@ def top(column: str, k: int = 10, by: str | None = None) -> Aggregate:
 
 
 def approx_top(column: str, k: int = 10, error: float = 0.001) -> Aggregate:
-    """The `k` most frequent values, about, as `top` gives them: SpaceSaving.
+    """The `k` most frequent values, about, as `top` gives them: Misra and Gries.
 
     A count is never too high, and too low by at most `error` times the rows of the key, so that
     every value is considered whose share is above `error`. A key keeps 1 / `error` values. As long

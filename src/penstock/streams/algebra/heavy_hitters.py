@@ -1,4 +1,4 @@
-"""The most frequent values, about, in bounded memory: SpaceSaving, in the form that can be merged.
+"""The most frequent values, about, in bounded memory: the counts of Misra and Gries, merged.
 
 A group keeps the counts of so many values. When there are more, the count of the highest one that
 has no room is taken off all of them, and those that have none left are forgotten. What was taken

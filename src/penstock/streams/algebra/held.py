@@ -18,10 +18,11 @@ from penstock.streams.algebra.kernel import (
     END,
     NEVER,
     one_batch,
+    passed,
     schema_from_spec,
     schema_to_spec,
 )
-from penstock.streams.algebra.rows import column_type
+from penstock.streams.algebra.rows import column_type, names_of
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
 _DUE, _TOLD, _THERE = "(due)", "(told)", "(there)"
@@ -42,7 +43,7 @@ class HeldKernel:
     ) -> None:
         if every < 1:
             raise InvalidInput(f"every {every} microseconds is not now and then", hint="1 ms")
-        self.keys = (key,) if isinstance(key, str) else tuple(key)
+        self.keys = names_of(key)
         self.schema = self.output = self.packed = _keys_first(schema, self.keys)
         self.every = every
         self.ends = ends
@@ -63,8 +64,7 @@ class HeldKernel:
     def step(
         self, state: BucketState, packed: Sequence[pa.RecordBatch], clock: int | None
     ) -> Iterator[pa.RecordBatch]:
-        before = NEVER if state.clock is None else state.clock
-        now = before if clock is None else max(clock, before)
+        before, now = passed(state, clock)
         rows = one_batch(packed)
         if rows is not None:
             self._hold(state, rows, before)

@@ -74,6 +74,12 @@ def schema_from_spec(text: str) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
 
 
+def passed(state: BucketState, clock: int | None) -> tuple[int, int]:
+    """The clock of the step before, and that of this one, which is no lower."""
+    before = NEVER if state.clock is None else state.clock
+    return before, before if clock is None else max(clock, before)
+
+
 def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:
     """All rows in one batch, in order, if there are any."""
     filled = [each for each in batches if each.num_rows]

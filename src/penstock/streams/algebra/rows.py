@@ -1,12 +1,12 @@
 """What the rows are like that are summed up."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
 
-from penstock.errors import UnknownName
+from penstock.errors import InvalidInput, UnknownName
 from penstock.streams.algebra.changes import OFFSET, PARTITION, WEIGHT
 
 
@@ -36,6 +36,20 @@ class RowShape:
 
     def kind_of(self, column: str) -> pa.DataType:
         return column_type(self.schema, column)
+
+
+def names_of(columns: str | Sequence[str]) -> tuple[str, ...]:
+    return (columns,) if isinstance(columns, str) else tuple(columns)
+
+
+def check_result_names(names: Sequence[str]) -> None:
+    """Raises InvalidInput for what cannot be the columns of a result."""
+    for name in names:
+        if name.startswith("_") or names.count(name) > 1:
+            raise InvalidInput(
+                f"{name!r} cannot be a column of the result",
+                hint="each needs a name of its own; those that begin with _ are taken",
+            )
 
 
 def column_type(schema: pa.Schema, column: str) -> pa.DataType:

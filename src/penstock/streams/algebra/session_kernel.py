@@ -7,24 +7,22 @@ of panes, and an event that comes late links, or parts, nothing but neighbours. 
 longer change is folded into the one after it, which then begins where the session began.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.errors import InvalidInput
 from penstock.events.compiled import Mask, Numbers
-from penstock.streams.algebra.aggregate_specs import Aggregate
 from penstock.streams.algebra.changes import WEIGHT, changes
 from penstock.streams.algebra.folds import Parts, take
 from penstock.streams.algebra.grouping import Groups, group_rows, grouped
-from penstock.streams.algebra.kernel import NEVER, one_batch
-from penstock.streams.algebra.windowed import DUE, START_COLUMN, Windowed
+from penstock.streams.algebra.windowed import DUE, PANE, START_COLUMN, Windowed, panes_of
 from penstock.streams.algebra.windows import Session
-from penstock.streams.state import BucketState, StateSchema, fixed_width
+from penstock.streams.state import BucketState, fixed_width
 
-_PANE, _BEGIN, _FIRST, _LAST = "(pane)", "(begin)", "(first)", "(last)"
+_BEGIN, _FIRST, _LAST = "(begin)", "(first)", "(last)"
 
 
 class Runs(NamedTuple):
@@ -64,28 +62,14 @@ class Found(NamedTuple):
 
 
 class SessionKernel(Windowed):
-    """`emit` is "final", once the clock has passed, or "changes", as rows come."""
-
     name = "session"
+    window: Session
+    times = (_BEGIN, _FIRST, _LAST)
+    packed_times = (_FIRST, _LAST)
 
-    def __init__(
-        self,
-        by: str | Sequence[str],
-        window: Session,
-        aggregates: Mapping[str, Aggregate],
-        schema: pa.Schema,
-        time: str,
-        *,
-        correct_for: int = 0,
-        emit: str = "final",
-    ) -> None:
-        super().__init__(by, window, aggregates, schema, time, correct_for, emit)
-        self._gap = window.gap
-        keys = pa.schema([*self._key_fields, pa.field(_PANE, pa.int64())])
-        times = [pa.field(name, pa.int64()) for name in (_BEGIN, _FIRST, _LAST)]
-        values = pa.schema([*times, pa.field(DUE, pa.int64()), *self._summary.parts])
-        self.state = StateSchema(keys, values, due=DUE, spread=len(self.keys))
-        self.packed = pa.schema([*keys, *times[1:], *self._summary.parts])
+    @property
+    def _gap(self) -> int:
+        return self.window.gap
 
     def _check(self) -> None:
         super()._check()
@@ -97,43 +81,18 @@ class SessionKernel(Windowed):
 
     def partial(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         times = self._times(rows)
-        arrays = [*(rows.column(name) for name in self.keys), pa.array(times // self._gap)]
-        groups = group_rows(pa.RecordBatch.from_arrays(arrays, schema=self.state.keys))
+        groups = self._groups(rows, times // self._gap)
         first, last = _extremes(times, times, groups)
         parts = self._summary.partial(rows, groups)
         columns = [*groups.keys.columns, pa.array(first), pa.array(last), *parts]
         return pa.RecordBatch.from_arrays(columns, schema=self.packed)
 
-    def step(
-        self, state: BucketState, packed: Sequence[pa.RecordBatch], clock: int | None
-    ) -> Iterator[pa.RecordBatch]:
-        before = NEVER if state.clock is None else state.clock
-        now = before if clock is None else max(clock, before)
-        rows = one_batch(packed)
-        if rows is not None:
-            rows = self._in_time(state, rows, before)
-        if rows is not None:
-            yield from self._merge(state, rows, before)
-        yield from self._close(state, before, now)
-
-    def _in_time(
-        self, state: BucketState, rows: pa.RecordBatch, before: int
-    ) -> pa.RecordBatch | None:
-        """Without those that come after what they belong to is gone, which are counted.
-
-        A pane is taken or left as a whole, as what was packed together cannot be told apart.
-        """
-        panes = fixed_width.numbers(rows.column(_PANE))
-        late = (panes + 1) * self._gap + self.correct_for <= before
-        if not late.any():
-            return rows
-        state.count_late(self._rows_in(rows.filter(pa.array(late))))
-        return one_batch([rows.filter(pa.array(~late))])
+    def _is_late(self, panes: Numbers, before: int) -> Mask:
+        return (panes + 1) * self._gap + self.correct_for <= before
 
     def _merge(
         self, state: BucketState, rows: pa.RecordBatch, before: int
     ) -> Iterator[pa.RecordBatch]:
-        """Takes rows in, and gives what changes by them in sessions that were given out before."""
         groups = group_rows(rows.select(self.state.keys.names))
         times = [fixed_width.numbers(rows.column(name)) for name in (_FIRST, _LAST)]
         first, last = _extremes(times[0], times[1], groups)
@@ -166,21 +125,20 @@ class SessionKernel(Windowed):
         first = np.where(there, np.minimum(had_first, first), first)
         last = np.where(there, np.maximum(had_last, last), last)
         parts = self._summary.merge(
-            rows.columns[len(self.state.keys) + 2 :], groups, held.columns[4:]
+            rows.columns[len(self.state.keys) + 2 :], groups, self._parts_of(held)
         )
         ends = last + self._gap
         is_given = (ends < before) | (self.emit == "changes")
-        panes = fixed_width.numbers(groups.keys.column(_PANE))
+        panes = panes_of(groups.keys)
         due = np.where(is_given, self._settled_at(panes), ends + 1)
         columns = [*(pa.array(each) for each in (begin, first, last, due)), *parts]
         state.put(places, pa.RecordBatch.from_arrays(columns, schema=self.state.values))
 
-    def _close(self, state: BucketState, before: int, now: int) -> Iterator[pa.RecordBatch]:
-        """Gives out the sessions that end by now, and lets go of panes that nothing needs."""
-        due = state.due(now) if now > NEVER else np.empty(0, np.int64)
+    def _close(
+        self, state: BucketState, due: Numbers, before: int, now: int
+    ) -> Iterator[pa.RecordBatch]:
         runs = self._runs(state, due)
-        if runs is None:
-            return
+        assert runs is not None
         if self.emit == "final":
             ends = runs.last[runs.tails] + self._gap
             yield from self._changed(None, self._sessions(runs, (before <= ends) & (ends < now)))
@@ -231,7 +189,7 @@ class SessionKernel(Windowed):
         taken = state.take(places)
         keys = taken.select(range(len(self.keys)))
         whose = group_rows(keys).ids if self.keys else np.zeros(len(places), np.int64)
-        panes = fixed_width.numbers(taken.column(_PANE))
+        panes = panes_of(taken)
         order = np.lexsort((panes, whose))
         taken, whose, panes = taken.take(pa.array(order)), whose[order], panes[order]
         begin, first, last = (
@@ -250,7 +208,7 @@ class SessionKernel(Windowed):
             begin,
             first,
             last,
-            taken.columns[len(self.state.keys) + 4 :],
+            self._parts_of(taken.select(self.state.values.names)),
             np.cumsum(~linked) - 1,
         )
 
@@ -259,9 +217,9 @@ class SessionKernel(Windowed):
         for side in (-1, 1):
             edge = found
             while len(edge):
-                keys = state.take(edge).select(self.state.keys.names)
-                panes = fixed_width.numbers(keys.column(_PANE)) + side
-                keys = keys.set_column(len(self.keys), keys.schema.field(_PANE), pa.array(panes))
+                keys = state.take_keys(edge)
+                panes = pa.array(panes_of(keys) + side)
+                keys = keys.set_column(len(self.keys), keys.schema.field(PANE), panes)
                 edge = state.find(keys)
                 edge = _without(_distinct(edge[edge >= 0]), found)
                 found = np.sort(np.concatenate([found, edge]))
@@ -312,10 +270,6 @@ class SessionKernel(Windowed):
         results, _ = self._results(found.parts, found.keys)
         keys = found.keys.columns[:-1]
         return pa.RecordBatch.from_arrays([*keys, start, end, *results, time], schema=schema)
-
-    @classmethod
-    def from_spec(cls, spec: dict[str, Any]) -> "SessionKernel":
-        return cls(**cls._arguments(spec))
 
 
 def _extremes(first: Numbers, last: Numbers, groups: Groups) -> tuple[Numbers, Numbers]:

@@ -34,12 +34,20 @@ from penstock.streams.state import fixed_width
 
 
 class Summary:
-    """`time` names the column by which rows are ordered, where their order is asked for."""
+    """`time` names the column by which rows are ordered, where their order is asked for.
+
+    What a kernel asks on its `own` account is computed like the rest, and in no spec.
+    """
 
     def __init__(
-        self, aggregates: Mapping[str, Aggregate], schema: pa.Schema, time: str | None = None
+        self,
+        aggregates: Mapping[str, Aggregate],
+        schema: pa.Schema,
+        time: str | None = None,
+        own: Mapping[str, Aggregate] | None = None,
     ) -> None:
-        self.aggregates = dict(aggregates)
+        self.asked = dict(aggregates)
+        self.aggregates = {**aggregates, **(own or {})}
         self.rows = RowShape(schema, time)
         if time is not None:
             self.rows.kind_of(time)
@@ -110,19 +118,21 @@ class Summary:
     @property
     def portable(self) -> bool:
         """Whether a spec says everything, as it cannot of functions that a user wrote."""
-        return all(map(is_portable, self.aggregates.values()))
+        return all(map(is_portable, self.asked.values()))
 
     def spec(self) -> dict[str, Any]:
         return {
-            "aggregates": {name: aggregate_spec(each) for name, each in self.aggregates.items()},
+            "aggregates": {name: aggregate_spec(each) for name, each in self.asked.items()},
             "schema": schema_to_spec(self.rows.schema),
             "time": self.rows.time,
         }
 
-    @classmethod
-    def from_spec(cls, spec: dict[str, Any]) -> "Summary":
-        aggregates = {name: aggregate_from_spec(each) for name, each in spec["aggregates"].items()}
-        return cls(aggregates, schema_from_spec(spec["schema"]), spec["time"])
+    @staticmethod
+    def arguments(spec: dict[str, Any]) -> dict[str, Any]:
+        """Those that a summary is made with, or a kernel that is asked the same."""
+        asked = {name: aggregate_from_spec(each) for name, each in spec["aggregates"].items()}
+        schema = schema_from_spec(spec["schema"])
+        return {"aggregates": asked, "schema": schema, "time": spec["time"]}
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from penstock.streams.algebra.changes import (
 from penstock.streams.algebra.grouping import Groups, group_rows, spans
 from penstock.streams.algebra.kernel import one_batch, schema_from_spec, schema_to_spec
 from penstock.streams.algebra.order import last_rows, order_words
-from penstock.streams.algebra.rows import column_type
+from penstock.streams.algebra.rows import column_type, names_of
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
 
@@ -44,7 +44,7 @@ class UpsertKernel:
     def __init__(
         self, key: str | Sequence[str], schema: pa.Schema, time: str | None = None
     ) -> None:
-        self.keys = (key,) if isinstance(key, str) else tuple(key)
+        self.keys = names_of(key)
         self.schema = schema
         self.time = time
         if not self.keys:

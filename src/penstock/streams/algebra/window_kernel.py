@@ -5,23 +5,22 @@ overlap; a window is the panes that it covers, merged. Windows are numbered: num
 panes from pane k * hop on.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.events.compiled import Numbers
-from penstock.streams.algebra.aggregates import Aggregate
+from penstock.events.compiled import Mask, Numbers
 from penstock.streams.algebra.changes import changes
 from penstock.streams.algebra.folds import Parts
 from penstock.streams.algebra.grouping import group_rows, grouped
-from penstock.streams.algebra.kernel import END, NEVER, one_batch
-from penstock.streams.algebra.windowed import DUE, Windowed
+from penstock.streams.algebra.kernel import END, NEVER
+from penstock.streams.algebra.panes import Panes
+from penstock.streams.algebra.windowed import DUE, Windowed, panes_of
 from penstock.streams.algebra.windows import Hopping
-from penstock.streams.state import BucketState, StateSchema, fixed_width
+from penstock.streams.state import BucketState
 
-PANE = "(pane)"
 _FAR = 1 << 61  # more than the number of any window
 _PANES_AT_ONCE = 1 << 20
 
@@ -41,73 +40,50 @@ class Pairs(NamedTuple):
 
 
 class WindowKernel(Windowed):
-    """`emit` is "final", once the clock has passed, or "changes", as rows come."""
-
     name = "window"
-
-    def __init__(
-        self,
-        by: str | Sequence[str],
-        window: Hopping,
-        aggregates: Mapping[str, Aggregate],
-        schema: pa.Schema,
-        time: str,
-        *,
-        correct_for: int = 0,
-        emit: str = "final",
-    ) -> None:
-        super().__init__(by, window, aggregates, schema, time, correct_for, emit)
-        self._panes, self._size, self._hop = window.panes, window.size, window.hop
-        pane = pa.field(PANE, pa.int64())
-        keys = pa.schema([*self._key_fields, pane])
-        values = pa.schema([*self._summary.parts, pa.field(DUE, pa.int64())])
-        self.state = StateSchema(keys, values, due=DUE, spread=len(self.keys))
-        self.packed = pa.schema([*keys, *self._summary.parts])
+    window: Hopping
 
     def partial(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         panes = self._panes.number(self._times(rows))
         if self._hop > self._size:
             inside = panes % self._hop < self._size
             rows, panes = rows.filter(pa.array(inside)), panes[inside]
-        arrays = [*(rows.column(name) for name in self.keys), pa.array(panes)]
-        groups = group_rows(pa.RecordBatch.from_arrays(arrays, schema=self.state.keys))
+        groups = self._groups(rows, panes)
         parts = self._summary.partial(rows, groups)
         return pa.RecordBatch.from_arrays([*groups.keys.columns, *parts], schema=self.packed)
 
-    def step(
-        self, state: BucketState, packed: Sequence[pa.RecordBatch], clock: int | None
-    ) -> Iterator[pa.RecordBatch]:
-        before = NEVER if state.clock is None else state.clock
-        now = before if clock is None else max(clock, before)
-        rows = one_batch(packed)
-        if rows is not None:
-            yield from self._merge(state, rows, before)
-        yield from self._close(state, before, now)
+    @property
+    def _panes(self) -> Panes:
+        return self.window.panes
+
+    @property
+    def _size(self) -> int:
+        return self.window.size
+
+    @property
+    def _hop(self) -> int:
+        return self.window.hop
+
+    def _is_late(self, panes: Numbers, before: int) -> Mask:
+        return self._windows_of(panes)[1] < self._first_open(before)
+
+    def _first_open(self, before: int) -> int:
+        """The first window that can still change."""
+        return -_FAR if before == NEVER else self._first_after(before - self.correct_for)
 
     def _merge(
         self, state: BucketState, rows: pa.RecordBatch, before: int
     ) -> Iterator[pa.RecordBatch]:
-        """Takes rows in, and gives what changes by them in windows that were given out before."""
         groups = group_rows(rows.select(self.state.keys.names))
-        panes = _panes_of(groups.keys)
-        first, last = self._windows_of(panes)
+        first, last = self._windows_of(panes_of(groups.keys))
         open_from = self._first_after(before)
-        settled = self._first_after(before - self.correct_for) if before > NEVER else -_FAR
-        late = last < settled
-        if late.any():
-            of_late = late[groups.ids]
-            state.count_late(self._rows_in(rows.filter(pa.array(of_late))))
-            rows = rows.filter(pa.array(~of_late))
-            if rows.num_rows:
-                yield from self._merge(state, rows, before)
-            return
         places = state.find_or_add(groups.keys)
         fresh = state.is_new(places)
         until = last if self.emit == "changes" else np.minimum(last, open_from - 1)
-        pairs = self._pairs(groups.keys, np.maximum(first, settled), until)
+        pairs = self._pairs(groups.keys, np.maximum(first, self._first_open(before)), until)
         old = self._of_windows(state, pairs)
         for piece, some, of_piece in groups.pieces(rows):
-            held = state.take_values(places[piece]).columns[:-1]
+            held = self._parts_of(state.take_values(places[piece]))
             parts = self._summary.merge(some.columns[len(self.state.keys) :], of_piece, held)
             state.put(places[piece], pa.RecordBatch.from_arrays(parts, schema=self._summary.parts))
         first_due = np.maximum(first, open_from) if self.emit == "final" else last + 1
@@ -115,16 +91,11 @@ class WindowKernel(Windowed):
         new = self._of_windows(state, pairs)
         yield from self._changed(pairs, old, new)
 
-    def _close(self, state: BucketState, before: int, now: int) -> Iterator[pa.RecordBatch]:
-        """Gives out the windows that end by now, and lets go of panes that nothing needs."""
-        if now == NEVER:
-            return
-        places = state.due(now)
-        if len(places) == 0:
-            return
-        taken = state.take(places)
-        keys = taken.select(self.state.keys.names)
-        first, last = self._windows_of(_panes_of(keys))
+    def _close(
+        self, state: BucketState, places: Numbers, before: int, now: int
+    ) -> Iterator[pa.RecordBatch]:
+        keys = state.take_keys(places)
+        first, last = self._windows_of(panes_of(keys))
         next_open = self._first_after(now)
         if self.emit == "final":
             open_from = self._first_after(before)
@@ -171,7 +142,7 @@ class WindowKernel(Windowed):
         chosen = pa.RecordBatch.from_arrays([*columns, pa.array(windows)], schema=keys.schema)
         if self._size > 1 and len(windows):  # else a pane is a window
             chosen = group_rows(chosen).keys
-        return Pairs(chosen, _panes_of(chosen))
+        return Pairs(chosen, panes_of(chosen))
 
     def _of_windows(self, state: BucketState, pairs: Pairs) -> Parts | None:
         """The merged parts of each window; None when there are no windows at all."""
@@ -197,7 +168,7 @@ class WindowKernel(Windowed):
             )
         )
         there = places >= 0
-        parts = state.take_values(places[there]).columns[:-1]
+        parts = self._parts_of(state.take_values(places[there]))
         return self._summary.merge(parts, grouped(rows[there], pairs.keys), None)
 
     def _changed(
@@ -214,11 +185,3 @@ class WindowKernel(Windowed):
             before, was = self._results(old, pairs.keys)
         columns = [[*keys, *spans[:2], *results, spans[2]] for results in (before, after)]
         yield from changes(self.output, columns[0], was, columns[1], now)
-
-    @classmethod
-    def from_spec(cls, spec: dict[str, Any]) -> "WindowKernel":
-        return cls(**cls._arguments(spec))
-
-
-def _panes_of(keys: pa.RecordBatch) -> Numbers:
-    return fixed_width.numbers(keys.columns[-1])

@@ -5,8 +5,9 @@ and the results. Its event time is the last moment of the window, so that a wind
 belongs to the hour that it lies in.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -16,22 +17,30 @@ from penstock.events.compiled import Mask, Numbers
 from penstock.streams.algebra.aggregate_specs import Aggregate, Count
 from penstock.streams.algebra.changes import TIME, TIME_TYPE, WEIGHT_FIELD
 from penstock.streams.algebra.folds import Parts
-from penstock.streams.algebra.rows import column_type
+from penstock.streams.algebra.grouping import Groups, group_rows
+from penstock.streams.algebra.kernel import NEVER, one_batch, passed
+from penstock.streams.algebra.rows import check_result_names, column_type, names_of
 from penstock.streams.algebra.summary import Summary
 from penstock.streams.algebra.windows import Window, window_from_spec, window_spec
-from penstock.streams.state import fixed_width
+from penstock.streams.state import BucketState, StateSchema, fixed_width
 
-DUE = "(due)"
+PANE, DUE = "(pane)", "(due)"
 START_COLUMN, END_COLUMN = "window_start", "window_end"
 
 _ROWS = "(rows)"
 _EMISSIONS = ("final", "changes")
 
 
-class Windowed:
-    """`correct_for`, in microseconds, is how long a window that was given out is kept after."""
+class Windowed(ABC):
+    """Rows of state are panes of a key: some `times` of its own, when it is due, and its parts.
+
+    `correct_for`, in microseconds, is how long a window that was given out is kept after. `emit` is
+    "final", once the clock has passed, or "changes", as rows come.
+    """
 
     name: ClassVar[str]
+    times: ClassVar[tuple[str, ...]] = ()
+    packed_times: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
@@ -40,10 +49,11 @@ class Windowed:
         aggregates: Mapping[str, Aggregate],
         schema: pa.Schema,
         time: str,
-        correct_for: int,
-        emit: str,
+        *,
+        correct_for: int = 0,
+        emit: str = "final",
     ) -> None:
-        self.keys = (by,) if isinstance(by, str) else tuple(by)
+        self.keys = names_of(by)
         self.window = window
         self.aggregates = dict(aggregates)
         self.schema = schema
@@ -52,13 +62,18 @@ class Windowed:
         self.emit = emit
         self._check()
         # Whether there are rows at all: a pane may be there of which all were taken back.
-        asked = {**self.aggregates, _ROWS: Count()}
-        self._summary = Summary(asked, schema, time)
-        self._key_fields = [pa.field(name, column_type(schema, name)) for name in self.keys]
+        self._summary = Summary(aggregates, schema, time, {_ROWS: Count()})
+        by_fields = [pa.field(name, column_type(schema, name)) for name in self.keys]
+        keys = pa.schema([*by_fields, pa.field(PANE, pa.int64())])
+        own = [pa.field(name, pa.int64()) for name in (*self.times, DUE)]
+        values = pa.schema([*own, *self._summary.parts])
+        self.state = StateSchema(keys, values, due=DUE, spread=len(self.keys))
+        packed = [pa.field(name, pa.int64()) for name in self.packed_times]
+        self.packed = pa.schema([*keys, *packed, *self._summary.parts])
         kinds = {name: self._summary.kinds[name] for name in self.aggregates}
         self.output = pa.schema(
             [
-                *self._key_fields,
+                *by_fields,
                 pa.field(START_COLUMN, TIME_TYPE),
                 pa.field(END_COLUMN, TIME_TYPE),
                 *kinds.items(),
@@ -80,12 +95,57 @@ class Windowed:
                 f"the event time {self.time!r} is of type {kind}", hint="cast it to timestamp"
             )
         names = [*self.keys, START_COLUMN, END_COLUMN, *self.aggregates]
-        for name in names:
-            if name.startswith("_") or names.count(name) > 1:
-                raise InvalidInput(
-                    f"{name!r} cannot be a column of the result",
-                    hint="each needs a name of its own; those that begin with _ are taken",
-                )
+        check_result_names(names)
+
+    def step(
+        self, state: BucketState, packed: Sequence[pa.RecordBatch], clock: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        before, now = passed(state, clock)
+        rows = one_batch(packed)
+        if rows is not None:
+            rows = self._in_time(state, rows, before)
+        if rows is not None:
+            yield from self._merge(state, rows, before)
+        if now > NEVER and len(due := state.due(now)):
+            yield from self._close(state, due, before, now)
+
+    def _in_time(
+        self, state: BucketState, rows: pa.RecordBatch, before: int
+    ) -> pa.RecordBatch | None:
+        """Without those that come after what they belong to is gone, which are counted.
+
+        A pane is taken or left as a whole, as what was packed together cannot be told apart.
+        """
+        late = self._is_late(panes_of(rows), before)
+        if not late.any():
+            return rows
+        gone = rows.filter(pa.array(late)).column(_ROWS)
+        state.count_late(int(np.abs(fixed_width.numbers(gone)).sum()))
+        return one_batch([rows.filter(pa.array(~late))])
+
+    @abstractmethod
+    def _is_late(self, panes: Numbers, before: int) -> Mask:
+        """Which panes are let go at this clock."""
+
+    @abstractmethod
+    def _merge(
+        self, state: BucketState, rows: pa.RecordBatch, before: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Takes rows in, and gives what changes by them in windows that were given out before."""
+
+    @abstractmethod
+    def _close(
+        self, state: BucketState, due: Numbers, before: int, now: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Gives out the windows that end by now, and lets go of panes that nothing needs."""
+
+    def _groups(self, rows: pa.RecordBatch, panes: Numbers) -> Groups:
+        arrays = [*(rows.column(name) for name in self.keys), pa.array(panes)]
+        return group_rows(pa.RecordBatch.from_arrays(arrays, schema=self.state.keys))
+
+    def _parts_of(self, values: pa.RecordBatch) -> Parts:
+        """Those among the values of some rows of state."""
+        return list(values.columns[len(self.times) + 1 :])
 
     def _times(self, rows: pa.RecordBatch) -> Numbers:
         times = rows.column(self.time)
@@ -96,10 +156,6 @@ class Windowed:
                 hint="leave them out before, with a filter",
             )
         return fixed_width.numbers(times.cast(TIME_TYPE)).astype(np.int64, copy=False)
-
-    def _rows_in(self, packed: pa.RecordBatch) -> int:
-        """How many rows these parts are of."""
-        return int(np.abs(fixed_width.numbers(packed.column(_ROWS))).sum())
 
     def _results(self, parts: Parts, keys: pa.RecordBatch) -> tuple[list[pa.Array], Mask]:
         """The results of each window, and whether it has any rows."""
@@ -122,20 +178,21 @@ class Windowed:
             "kernel": self.name,
             "by": list(self.keys),
             "window": window_spec(self.window),
-            **Summary(self.aggregates, self.schema, self.time).spec(),
+            **self._summary.spec(),
             "correct_for": self.correct_for,
             "emit": self.emit,
         }
 
-    @staticmethod
-    def _arguments(spec: dict[str, Any]) -> dict[str, Any]:
-        summary = Summary.from_spec(spec)
-        return {
-            "by": spec["by"],
-            "window": window_from_spec(spec["window"]),
-            "aggregates": summary.aggregates,
-            "schema": summary.rows.schema,
-            "time": summary.rows.time,
-            "correct_for": spec["correct_for"],
-            "emit": spec["emit"],
-        }
+    @classmethod
+    def from_spec(cls, spec: dict[str, Any]) -> Self:
+        return cls(
+            spec["by"],
+            window_from_spec(spec["window"]),
+            **Summary.arguments(spec),
+            correct_for=spec["correct_for"],
+            emit=spec["emit"],
+        )
+
+
+def panes_of(rows: pa.RecordBatch) -> Numbers:
+    return fixed_width.numbers(rows.column(PANE))

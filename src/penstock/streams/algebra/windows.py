@@ -60,7 +60,7 @@ def hopping(
     A row that lies between two windows, as there may be when `size` is shorter, is in none.
     Alignment as in `tumbling`; by the calendar, both are of the same unit.
     """
-    moved = _micros("offset", offset, least=0)
+    moved = micros("offset", offset, least=0)
     by_calendar = [_by_calendar(each, zone) for each in (size, every)]
     if all(by_calendar):
         (sizes, unit), (hops, other) = by_calendar  # type: ignore[misc]
@@ -77,7 +77,7 @@ def hopping(
             f"windows of {size!r} every {every!r} do not fit into one calendar",
             hint="give both in days or weeks, or both in months or years",
         )
-    length, step = _micros("size", size), _micros("every", every)
+    length, step = micros("size", size), micros("every", every)
     if zone is not None:
         raise InvalidInput(
             f"windows of {size!r} every {every!r} have no calendar of {zone} to follow",
@@ -98,7 +98,7 @@ def session(gap: Duration) -> Window:
     A session begins with its first event and ends `gap` after its last; events exactly `gap` apart
     are in one.
     """
-    return Session(_micros("gap", gap))
+    return Session(micros("gap", gap))
 
 
 def _by_calendar(duration: Duration, zone: str | None) -> tuple[int, str] | None:
@@ -115,7 +115,8 @@ def _by_calendar(duration: Duration, zone: str | None) -> tuple[int, str] | None
     return count, match[2]
 
 
-def _micros(name: str, duration: Duration, least: int = 1) -> int:
+def micros(name: str, duration: Duration, least: int = 1) -> int:
+    """A length of time in microseconds. Raises InvalidInput, with the name of what it is for."""
     micros = duration_ms(duration) * 1_000
     if not least <= micros <= _LONGEST:
         raise InvalidInput(

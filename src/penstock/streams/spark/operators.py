@@ -1,14 +1,13 @@
 """Operators: plain functions from DataFrame to DataFrame, on streams and on batches alike."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import current_timestamp
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from penstock.clock import Duration, duration_ms
+from penstock.clock import Duration
 from penstock.errors import InvalidInput
 from penstock.streams.algebra.aggregate import AggregateKernel
 from penstock.streams.algebra.aggregates import Aggregate
@@ -17,7 +16,7 @@ from penstock.streams.algebra.kernel import Kernel
 from penstock.streams.algebra.specs import kernel_over
 from penstock.streams.algebra.upserts import UpsertKernel
 from penstock.streams.algebra.windowed import END_COLUMN, START_COLUMN
-from penstock.streams.algebra.windows import Window
+from penstock.streams.algebra.windows import Window, micros
 from penstock.streams.source.event_time import TIMES
 from penstock.streams.source.spec import EVENT_TIME
 from penstock.streams.spark.exchange import run_kernel
@@ -68,7 +67,9 @@ def aggregate(
         table = _run(df, kernel, checkpoint, _ANY)
         return _held(table, kernel.keys, every, None, checkpoint)
     assert time is not None
-    lateness = time.correct_for if correct_for is None else _micros(correct_for)
+    lateness = time.correct_for
+    if correct_for is not None:
+        lateness = micros("correct_for", correct_for, least=0)
     emission = emit or ("final" if every is None else "changes")
     kernel = kernel_over(
         by, window, aggregates, _schema(df), time.name, correct_for=lateness, emit=emission
@@ -114,7 +115,7 @@ def _held(
         return table
     time = time_column(table)
     assert time is not None
-    kernel = HeldKernel(keys, _schema(table), _micros(every), ends)
+    kernel = HeldKernel(keys, _schema(table), micros("every", every), ends)
     # What is held back is told later by so much.
     later = min(time.correct_for + kernel.every, _ANY)
     return _run(table, kernel, checkpoint, later)
@@ -132,13 +133,6 @@ def _check_emission(
         raise InvalidInput(
             f"results come either as emit={emit!r} says or every {every}", hint="leave one out"
         )
-
-
-def _micros(duration: Duration) -> int:
-    micros = duration_ms(duration) * 1_000
-    if not 0 <= micros <= _ANY:
-        raise InvalidInput(f"{duration!r} is no length of time", hint="from 0 to 10,000 years")
-    return micros
 
 
 def _needed(time: EventTimeColumn | None) -> EventTimeColumn:
@@ -162,6 +156,5 @@ def _run(df: DataFrame, kernel: Kernel, checkpoint: str | None, correct_for: int
     changed = run_kernel(df, kernel, checkpoint=checkpoint, by_wall_clock=by_wall_clock)
     if EVENT_TIME.name not in changed.columns:
         return changed
-    origin = origin_of(changed)
     marked = mark_time(changed, EVENT_TIME.name, correct_for, by_wall_clock=by_wall_clock)
-    return with_origin(marked, replace(origin, source=None))
+    return with_origin(marked, origin_of(changed))

@@ -40,6 +40,7 @@ class QueryPlace:
     crash_points: str = ""
     numbered: bool = True
     operators: dict[str, dict[str, Any]] = field(default_factory=dict)
+    releasing: list[str] = field(default_factory=list)  # those that let go of what is old
 
     def add_operator(self, kernel: Kernel) -> str:
         """Names an operator by what it does and how many came before it, or outside an app by
@@ -56,6 +57,8 @@ class QueryPlace:
             which = hashlib.blake2b(json.dumps(spec).encode(), digest_size=4).hexdigest()
         name = f"{which}-{spec['kernel']}"
         self.operators[name] = spec
+        if kernel.state.due is not None:
+            self.releasing.append(name)
         return name
 
     @property

@@ -104,6 +104,15 @@ class Rows:
         self._check_live(records[:, 0])
         return self._batch_of(records)
 
+    def take_keys(self, rows: Numbers) -> pa.RecordBatch:
+        """Keys of these rows, without their values."""
+        self._check_range(rows)
+        self._check_live(self._byte(0)[rows])
+        layout = self._arena.layout.key
+        return pa.RecordBatch.from_arrays(
+            layout.decode(self._keys_at(rows)), schema=self.schema.keys
+        )
+
     def take_values(self, rows: Numbers) -> pa.RecordBatch:
         """Values of these rows, without their keys."""
         self._check_range(rows)
