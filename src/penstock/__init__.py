@@ -11,7 +11,7 @@ from penstock.log.contract import Log
 if TYPE_CHECKING:
     from penstock.runtime.app import App
     from penstock.sinks.functions import console, each_batch
-    from penstock.streams.algebra.aggregates import (
+    from penstock.streams.algebra.aggregates.functions import (
         Aggregation,
         approx_distinct,
         approx_quantile,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         sum,
         top,
     )
-    from penstock.streams.algebra.windows import hopping, session, tumbling
+    from penstock.streams.algebra.windows.window import hopping, session, tumbling
     from penstock.streams.source.event_time import EventTime
     from penstock.streams.spark.operators import aggregate, at_processing_time, changes
 
@@ -74,7 +74,7 @@ __all__ = [
     "tumbling",
 ]
 
-_AGGREGATES = "penstock.streams.algebra.aggregates"
+_AGGREGATES = "penstock.streams.algebra.aggregates.functions"
 _OPERATORS = "penstock.streams.spark.operators"
 _SINKS = "penstock.sinks.functions"
 
@@ -105,7 +105,7 @@ _LATER = {
         ),
         _AGGREGATES,
     ),
-    **dict.fromkeys(("hopping", "session", "tumbling"), "penstock.streams.algebra.windows"),
+    **dict.fromkeys(("hopping", "session", "tumbling"), "penstock.streams.algebra.windows.window"),
     **dict.fromkeys(("console", "each_batch"), _SINKS),
 }
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import CorruptBatch, InvalidInput
-from penstock.events import column_kernels, columns
+from penstock.events import column_loops, columns
 from penstock.events.batch import APPEND_TIME, CONTROL, encode, read_header
 from penstock.events.columns import SCHEMA, Columns, decode_columns, iter_columns, read_segment
 from penstock.events.record import Record
@@ -373,7 +373,7 @@ def test_each_kernel_was_compiled_once() -> None:
         "place_fields",
         "copy_fields",
     ):
-        assert len(getattr(column_kernels, kernel).signatures) <= 1, kernel
+        assert len(getattr(column_loops, kernel).signatures) <= 1, kernel
 
 
 def test_batches_broken_at_random_do_no_harm(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from crc32c import crc32c
 
 from penstock.errors import CorruptBatch, InvalidInput
-from penstock.events import column_kernels as kernels
+from penstock.events import column_loops as kernels
 from penstock.events.batch import (
     APPEND_TIME,
     CODEC_MASK,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from penstock.events.formats import Decoded, Refused, format_for, json_kernels
+from penstock.events.formats import Decoded, Refused, format_for, json_loops
 from penstock.events.formats.json import JsonFormat
 from penstock.events.formats.one_by_one import decode_each
 from penstock.events.schema import parse_schema
@@ -388,8 +388,8 @@ def test_one_compilation_serves_all_sources() -> None:
     )
     for some in (values, values[1:], mutable, pa.array([ORDER, None], pa.binary()), values[:0]):
         form.decode(some)
-    assert len(cast(Any, json_kernels.read_objects).signatures) == 1
-    assert len(cast(Any, json_kernels.copy_texts).signatures) == 1
+    assert len(cast(Any, json_loops.read_objects).signatures) == 1
+    assert len(cast(Any, json_loops.copy_texts).signatures) == 1
 
 
 def test_usual_objects_are_not_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

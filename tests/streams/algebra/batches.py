@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.streams.algebra import Kernel, grouping
+from penstock.streams.algebra import Kernel
+from penstock.streams.algebra.rows import groups
 from penstock.streams.state import BucketState, bucket_of
 from penstock.streams.state.bucket import unmap
 
@@ -69,7 +70,7 @@ class Query:
         with self._open(bucket) as state:
             with pytest.MonkeyPatch.context() as patch:
                 if self._piece is not None:
-                    patch.setattr(grouping, "_PIECE_GROUPS", self._piece)
+                    patch.setattr(groups, "_PIECE_GROUPS", self._piece)
                 given = list(self.kernel.step(state, parts, self._clock))
             if commit:
                 state.commit(self._version + 1, self._clock)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.streams.algebra import Aggregate, Summary
-from penstock.streams.algebra.grouping import group_rows
+from penstock.streams.algebra.rows.groups import group_rows
 from tests.streams.algebra.batches import cut
 
 Part = tuple[pa.RecordBatch, list[pa.Array]]  # keys, and the parts of each

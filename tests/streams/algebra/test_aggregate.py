@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from penstock.errors import InvalidInput, KernelError, UnknownName
 from penstock.streams import algebra
-from penstock.streams.algebra import AggregateKernel, grouping, kernel_from_spec
+from penstock.streams.algebra import AggregateKernel, kernel_from_spec
+from penstock.streams.algebra.rows import groups
 from penstock.streams.state import rows as state_rows
 from tests.streams.algebra.batches import MISHAPS, Query, Row, batch_of, constant_hashes, cut, text
 from tests.streams.algebra.oracle import aggregated
@@ -148,7 +149,7 @@ def test_keys_of_every_type(
     tmp_path: Path, name: str, collide: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if collide:
-        monkeypatch.setattr(grouping, "hashes_of", constant_hashes)
+        monkeypatch.setattr(groups, "hashes_of", constant_hashes)
         monkeypatch.setattr(state_rows, "hashes_of", constant_hashes)
     kind, values = SAMPLES[name]
     schema = pa.schema([("k", kind), ("v", pa.int64())])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import InvalidInput
 from penstock.streams.algebra import kernel_from_spec
-from penstock.streams.algebra.held import HeldKernel
+from penstock.streams.algebra.keyed.held import HeldKernel
 from tests.streams.algebra.batches import MISHAPS, Query, Row, batch_of, cut, weighed
 
 SECOND = 1_000_000

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.streams.algebra.order import Picking, extreme_rows, is_ordered, order_words
+from penstock.streams.algebra.rows.order import Picking, extreme_rows, is_ordered, order_words
 from tests.streams.algebra.oracle import spark_order
 from tests.streams.state.samples import SAMPLES
 

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidInput
-from penstock.streams.algebra.panes import Calendar, Even, panes_from_spec, panes_spec
+from penstock.streams.algebra.windows.panes import Calendar, Even, panes_from_spec, panes_spec
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 ZONES = ["UTC", "Europe/Berlin", "America/Havana", "Asia/Kathmandu", "Pacific/Apia"]

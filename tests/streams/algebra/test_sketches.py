@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.streams import algebra
-from penstock.streams.algebra import Summary, hyperloglog
-from penstock.streams.algebra.grouping import group_rows
+from penstock.streams.algebra import Summary
+from penstock.streams.algebra.rows.groups import group_rows
+from penstock.streams.algebra.sketches import hyperloglog
 from tests.streams.algebra.merging import spread, summed_up
 
 _cuts = st.lists(st.integers(0, 200), max_size=5)

@@ -19,9 +19,9 @@ from penstock.streams.algebra import (
     session,
     tumbling,
 )
-from penstock.streams.algebra.held import HeldKernel
 from penstock.streams.algebra.kernel import END
-from penstock.streams.algebra.windows import Session, Window
+from penstock.streams.algebra.keyed.held import HeldKernel
+from penstock.streams.algebra.windows.window import Session, Window
 from tests.streams.algebra.batches import MISHAPS, Query, Row, batch_of, cut, text
 
 SECOND = 1_000_000

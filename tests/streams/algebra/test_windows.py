@@ -4,8 +4,8 @@ import pytest
 
 from penstock.errors import InvalidDuration, InvalidInput
 from penstock.streams.algebra import hopping, session, tumbling
-from penstock.streams.algebra.panes import Calendar, Even
-from penstock.streams.algebra.windows import (
+from penstock.streams.algebra.windows.panes import Calendar, Even
+from penstock.streams.algebra.windows.window import (
     Hopping,
     Session,
     Window,

@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import InvalidInput, StateError
-from penstock.streams.algebra.aggregate import AggregateKernel
-from penstock.streams.algebra.aggregates import count
+from penstock.streams.algebra.aggregates.functions import count
+from penstock.streams.algebra.keyed.aggregate import AggregateKernel
 from penstock.streams.spark import place
 from penstock.streams.spark.place import (
     QueryPlace,

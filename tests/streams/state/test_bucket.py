@@ -18,7 +18,7 @@ from penstock.errors import (
 )
 from penstock.streams.state import BucketState, StateSchema, arena, bucket
 from penstock.streams.state.files import TRAILER_BYTES, read_trailer
-from penstock.streams.state.index_kernels import FREE
+from penstock.streams.state.index_loops import FREE
 from tests.streams.state.hosts import Contents, Host
 
 SCHEMA = StateSchema(

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import InvalidInput, StateError, StateMismatch
-from penstock.streams.state import BucketState, StateSchema, arena, index_kernels, rows
-from penstock.streams.state.cell_kernels import copy_ranges
-from penstock.streams.state.key_kernels import hash_each
+from penstock.streams.state import BucketState, StateSchema, arena, index_loops, rows
+from penstock.streams.state.cell_loops import copy_ranges
+from penstock.streams.state.key_loops import hash_each
 from penstock.streams.state.keys import hashes_of, key_layout
 from tests.streams.state.hosts import Host
 from tests.streams.state.samples import SAMPLES
@@ -391,7 +391,7 @@ def test_each_kernel_is_compiled_once(tmp_path: Path) -> None:
     test_every_type_as_key_and_as_value(tmp_path / "1", "struct of structs")
     test_every_type_as_key_and_as_value(tmp_path / "2", "int64")
     test_every_type_as_key_and_as_value(tmp_path / "3", "string")
-    kernels = [each for each in vars(index_kernels).values() if hasattr(each, "signatures")]
+    kernels = [each for each in vars(index_loops).values() if hasattr(each, "signatures")]
     used = [len(each.signatures) for each in (*kernels, copy_ranges, hash_each)]
 
     assert max(used) == 1

@@ -13,8 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidInput, StateDamaged
-from penstock.streams.state import BucketState, StateSchema, arena, wheel_kernels
-from penstock.streams.state.wheel_kernels import FIRST_ROW
+from penstock.streams.state import BucketState, StateSchema, arena, wheel_loops
+from penstock.streams.state.wheel_loops import FIRST_ROW
 from tests.streams.state.hosts import Host
 
 SCHEMA = StateSchema(
@@ -293,6 +293,6 @@ def test_an_arena_that_is_packed_anew_keeps_its_place_in_time(
 
 def test_each_kernel_is_compiled_once(tmp_path: Path) -> None:
     test_many_rows_in_some_steps(Host(tmp_path, SCHEMA))
-    kernels = [each for each in vars(wheel_kernels).values() if hasattr(each, "signatures")]
+    kernels = [each for each in vars(wheel_loops).values() if hasattr(each, "signatures")]
 
     assert max(len(each.signatures) for each in kernels) == 1

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.events.column_kernels import place_fields
+from penstock.events.column_loops import place_fields
 from penstock.events.compiled import Bytes, Numbers, binary_parts, frozen
-from penstock.events.formats import json_kernels as kernels
+from penstock.events.formats import json_loops as kernels
 from penstock.events.formats.contract import Decoded, Refused
 from penstock.events.formats.fitting import Misfit, Number, fit_for, fit_row
 from penstock.events.formats.json_text import encode_rows

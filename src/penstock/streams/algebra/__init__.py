@@ -1,7 +1,6 @@
 """Kernels: stateful operators as functions of state and changes, without Spark."""
 
-from penstock.streams.algebra.aggregate import AggregateKernel
-from penstock.streams.algebra.aggregates import (
+from penstock.streams.algebra.aggregates.functions import (
     Aggregate,
     Aggregation,
     approx_distinct,
@@ -21,11 +20,12 @@ from penstock.streams.algebra.aggregates import (
     sum,  # noqa: A004
     top,
 )
+from penstock.streams.algebra.aggregates.summary import Summary
 from penstock.streams.algebra.kernel import Kernel
-from penstock.streams.algebra.specs import kernel_from_spec, kernel_over
-from penstock.streams.algebra.summary import Summary
-from penstock.streams.algebra.upserts import UpsertKernel
-from penstock.streams.algebra.windows import Window, hopping, session, tumbling
+from penstock.streams.algebra.kernels import kernel_from_spec, kernel_over
+from penstock.streams.algebra.keyed.aggregate import AggregateKernel
+from penstock.streams.algebra.keyed.upserts import UpsertKernel
+from penstock.streams.algebra.windows.window import Window, hopping, session, tumbling
 
 __all__ = [
     "Aggregate",

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.events.compiled import Mask, frozen
-from penstock.streams.algebra.change_kernels import differing_cells
+from penstock.streams.algebra.change_loops import differing_cells
 from penstock.streams.state import cells, fixed_width
 
 WEIGHT = "_weight"

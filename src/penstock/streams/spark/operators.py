@@ -9,14 +9,14 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.clock import Duration
 from penstock.errors import InvalidInput
-from penstock.streams.algebra.aggregate import AggregateKernel
-from penstock.streams.algebra.aggregates import Aggregate
-from penstock.streams.algebra.held import HeldKernel
+from penstock.streams.algebra.aggregates.functions import Aggregate
 from penstock.streams.algebra.kernel import Kernel
-from penstock.streams.algebra.specs import kernel_over
-from penstock.streams.algebra.upserts import UpsertKernel
-from penstock.streams.algebra.windowed import END_COLUMN, START_COLUMN
-from penstock.streams.algebra.windows import Window, micros
+from penstock.streams.algebra.kernels import kernel_over
+from penstock.streams.algebra.keyed.aggregate import AggregateKernel
+from penstock.streams.algebra.keyed.held import HeldKernel
+from penstock.streams.algebra.keyed.upserts import UpsertKernel
+from penstock.streams.algebra.windows.window import Window, micros
+from penstock.streams.algebra.windows.windowed import END_COLUMN, START_COLUMN
 from penstock.streams.source.event_time import TIMES
 from penstock.streams.source.spec import EVENT_TIME
 from penstock.streams.spark.exchange import run_kernel

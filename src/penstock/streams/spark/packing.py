@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from penstock.streams.algebra.kernel import Kernel
-from penstock.streams.algebra.specs import kernel_from_spec
+from penstock.streams.algebra.kernels import kernel_from_spec
 from penstock.streams.source.spec import PACKED
 from penstock.streams.state import bucket_of
 

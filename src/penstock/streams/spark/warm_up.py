@@ -16,10 +16,10 @@ def warm_up() -> None:
     from penstock.events.columns import decode_columns
     from penstock.events.encoding import encode_columns
     from penstock.events.formats import format_for
-    from penstock.streams.algebra import aggregates as ps
     from penstock.streams.algebra import kernel_over, tumbling
-    from penstock.streams.algebra.aggregate import AggregateKernel
+    from penstock.streams.algebra.aggregates import functions as ps
     from penstock.streams.algebra.kernel import END
+    from penstock.streams.algebra.keyed.aggregate import AggregateKernel
     from penstock.streams.source import classes, rows  # noqa: F401
     from penstock.streams.spark import exchange, source, staging  # noqa: F401
     from penstock.streams.state import EMPTY, BucketState

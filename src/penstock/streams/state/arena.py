@@ -17,7 +17,7 @@ from crc32c import crc32c
 
 from penstock.errors import InvalidInput, StateDamaged
 from penstock.events.compiled import Numbers
-from penstock.streams.state.index_kernels import (
+from penstock.streams.state.index_loops import (
     COUNTERS,
     ENTRIES,
     GARBAGE,

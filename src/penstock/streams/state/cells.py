@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from penstock.errors import InvalidInput, StateDamaged
 from penstock.events.compiled import Bytes, Mask, Numbers, Scalar, frozen
 from penstock.streams.state import fixed_width
-from penstock.streams.state.cell_kernels import copy_ranges
+from penstock.streams.state.cell_loops import copy_ranges
 
 _ARROW_BYTES = 2**31 - 1  # of all values of a column whose offsets have 32 bits
 _LENGTH = np.dtype("<u4")

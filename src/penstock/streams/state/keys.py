@@ -16,7 +16,7 @@ from penstock.errors import InvalidInput, StateDamaged
 from penstock.events.compiled import Bytes, Hashes, Mask, Number, Numbers, frozen
 from penstock.streams.state import cells, fixed_width
 from penstock.streams.state.cells import Cells
-from penstock.streams.state.key_kernels import Keys, hash_each
+from penstock.streams.state.key_loops import Keys, hash_each
 
 _WORD = 8  # bytes
 _INLINE_COLUMNS = 7

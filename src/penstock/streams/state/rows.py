@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from penstock.errors import InvalidInput
 from penstock.events.compiled import Bytes, Mask, Numbers, Scalar, frozen
-from penstock.streams.state import cells, fixed_width, index_kernels
+from penstock.streams.state import cells, fixed_width, index_loops
 from penstock.streams.state.arena import Arena
 from penstock.streams.state.cells import Cells
-from penstock.streams.state.index_kernels import FRESH, LIVE, NEW, TOUCHED
-from penstock.streams.state.key_kernels import Keys
+from penstock.streams.state.index_loops import FRESH, LIVE, NEW, TOUCHED
+from penstock.streams.state.key_loops import Keys
 from penstock.streams.state.keys import NO_TAILS, hashes_of, order_of
 from penstock.streams.state.layout import Column
 from penstock.streams.state.schema import StateSchema, check_columns
@@ -137,7 +137,7 @@ class Rows:
         self._check_range(rows)
         self._change()
         touched = np.empty(len(rows), np.int64)
-        are_live = index_kernels.touch_rows(self._arena.tables, _numbers(rows), touched)
+        are_live = index_loops.touch_rows(self._arena.tables, _numbers(rows), touched)
         self._note(touched)
         if not are_live:
             raise _removed()
@@ -149,7 +149,7 @@ class Rows:
         if self._arena.wheel is not None:
             self._arena.wheel.take_out(_numbers(rows))
         touched = np.empty(len(rows), np.int64)
-        index_kernels.remove_rows(self._arena.tables, _numbers(rows), touched)
+        index_loops.remove_rows(self._arena.tables, _numbers(rows), touched)
         self._note(touched)
 
     def all_rows(self) -> Iterator[pa.RecordBatch]:
@@ -206,10 +206,10 @@ class Rows:
     def _settle(self) -> None:
         """Ends the step for the rows it touched, and frees those it removed."""
         rows = self._touched_rows()
-        index_kernels.settle_rows(self._arena.tables, _numbers(rows))
+        index_loops.settle_rows(self._arena.tables, _numbers(rows))
         gone = rows[self._byte(0)[rows] & LIVE == 0]
         hashes = hashes_of(self._keys_at(gone))
-        if index_kernels.release_rows(self._arena.tables, _numbers(gone), hashes) < 0:
+        if index_loops.release_rows(self._arena.tables, _numbers(gone), hashes) < 0:
             raise self._arena.damaged()
         self._touched.clear()
         self._in_step = False
@@ -225,7 +225,7 @@ class Rows:
 
     def _find(self, keys: Keys) -> Numbers:
         rows = np.empty(len(keys.nulls), np.int64)
-        if index_kernels.find_keys(self._arena.tables, keys, hashes_of(keys), rows) < 0:
+        if index_loops.find_keys(self._arena.tables, keys, hashes_of(keys), rows) < 0:
             raise self._arena.damaged()
         return rows
 
@@ -235,7 +235,7 @@ class Rows:
         rows, touched = np.empty(len(hashes), np.int64), np.empty(len(hashes), np.int64)
         done = 0
         while True:
-            done = index_kernels.add_keys(self._arena.tables, keys, hashes, done, rows, touched)
+            done = index_loops.add_keys(self._arena.tables, keys, hashes, done, rows, touched)
             if done < 0:
                 raise self._arena.damaged()
             if done == len(hashes):
@@ -264,7 +264,7 @@ class Rows:
             self._arena.wheel.move(
                 _numbers(rows), fixed_width.numbers(dues), fixed_width.validity(dues)
             )
-        index_kernels.scatter_values(self._arena.tables, _numbers(rows), frozen(block.reshape(-1)))
+        index_loops.scatter_values(self._arena.tables, _numbers(rows), frozen(block.reshape(-1)))
 
     def _block(self, rows: Numbers, *, empty: bool) -> Numbers:
         """The meta word and the values of fixed width of each row, or zeros to be filled."""
@@ -281,7 +281,7 @@ class Rows:
         places = np.empty(len(rows), np.int64)
         tables = self._arena.tables
         if not (
-            index_kernels.place_cells(tables, column.at // 8, _numbers(rows), sizes, places)
+            index_loops.place_cells(tables, column.at // 8, _numbers(rows), sizes, places)
             and cells.copy(data, starts, sizes, tables.heap, places)
         ):
             raise self._arena.damaged()
@@ -329,7 +329,7 @@ class Rows:
 
     def _words(self, rows: Numbers, at: int, count: int) -> Numbers:
         words = np.empty((len(rows), count), np.int64)
-        index_kernels.gather_words(self._arena.tables, at, count, _numbers(rows), words.reshape(-1))
+        index_loops.gather_words(self._arena.tables, at, count, _numbers(rows), words.reshape(-1))
         return words
 
     def _gathered(self, rows: Numbers) -> Numbers:

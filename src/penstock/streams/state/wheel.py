@@ -1,6 +1,6 @@
 """The wheel of an arena: which rows are due at a clock, without a look at those that are not.
 
-It is a file beside the others, with the lists of rows that `wheel_kernels` describes, at eight
+It is a file beside the others, with the lists of rows that `wheel_loops` describes, at eight
 bytes a row. As they, it is worth what the head of the arena says, in which its position stands.
 """
 
@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from penstock.events.compiled import Mask, Numbers, frozen
-from penstock.streams.state import wheel_kernels
-from penstock.streams.state.index_kernels import LIVE_ROWS, POSITION, Tables
+from penstock.streams.state import wheel_loops
+from penstock.streams.state.index_loops import LIVE_ROWS, POSITION, Tables
 from penstock.streams.state.mapped import MappedFile, contradicts_itself
-from penstock.streams.state.wheel_kernels import FIRST_ROW, OVERDUE, Nodes, WheelTables
+from penstock.streams.state.wheel_loops import FIRST_ROW, OVERDUE, Nodes, WheelTables
 
 NEVER_YET = -(2**63)  # the position of a new one
 
@@ -38,7 +38,7 @@ class Wheel:
     def create(cls, path: Path, due_at: int, rows: int) -> "Wheel":
         """An empty one, with room for so many rows."""
         wheel = cls(MappedFile(path, _bytes_for(rows)), due_at)
-        wheel_kernels.empty_lists(wheel._nodes)
+        wheel_loops.empty_lists(wheel._nodes)
         return wheel
 
     @property
@@ -73,12 +73,12 @@ class Wheel:
 
     def move_on(self, clock: int) -> None:
         """Brings the position to the clock; one that is before it changes nothing."""
-        if wheel_kernels.move_on(self._tables, clock) < 0:
+        if wheel_loops.move_on(self._tables, clock) < 0:
             raise contradicts_itself(self._file.path.parent)
 
     def move(self, rows: Numbers, dues: Numbers, valid: Mask) -> None:
         """Gives rows another due, none where it is not valid; of a row twice, the last."""
-        if not wheel_kernels.move_rows(
+        if not wheel_loops.move_rows(
             self._tables,
             frozen(rows),
             frozen(np.ascontiguousarray(dues)),
@@ -88,7 +88,7 @@ class Wheel:
             raise contradicts_itself(self._file.path.parent)
 
     def take_out(self, rows: Numbers) -> None:
-        if not wheel_kernels.take_rows_out(self._tables, frozen(rows), np.empty(1, np.int64)):
+        if not wheel_loops.take_rows_out(self._tables, frozen(rows), np.empty(1, np.int64)):
             raise contradicts_itself(self._file.path.parent)
 
     def due(self, clock: int) -> Numbers:
@@ -99,7 +99,7 @@ class Wheel:
         count, most = 0, int(self._tables.head[LIVE_ROWS])
         while ends[0] != OVERDUE:
             part = np.empty(max(_LEAST_FOUND, count), np.int64)
-            found = wheel_kernels.overdue_rows(self._tables, clock, ends, part)
+            found = wheel_loops.overdue_rows(self._tables, clock, ends, part)
             count += int(found)
             if found < 0 or count > most:
                 raise contradicts_itself(self._file.path.parent)

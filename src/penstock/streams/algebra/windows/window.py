@@ -1,0 +1,149 @@
+"""Windows: which rows of a key are taken together, by their event time.
+
+    aggregate(clicks, by="page", window=tumbling("1 minute"), n=count())
+    aggregate(clicks, by="page", window=hopping("1 hour", every="5 minutes"), n=count())
+    aggregate(clicks, by="page", window=tumbling("1 day", zone="Europe/Berlin"), n=count())
+    aggregate(clicks, by="user", window=session("30 minutes"), n=count())
+
+A window contains its start and not its end.
+"""
+
+import re
+from dataclasses import dataclass
+from math import gcd
+from typing import Any
+
+from penstock.clock import Duration, duration_ms
+from penstock.errors import InvalidInput
+from penstock.streams.algebra.windows.panes import (
+    UNITS,
+    Calendar,
+    Even,
+    Panes,
+    panes_from_spec,
+    panes_spec,
+)
+
+_MOST_PANES = 10_000
+_LONGEST = 10_000 * 366 * 86_400_000_000  # microseconds; times and lengths stay in 64 bits
+_DAY_MS = 86_400_000
+_CALENDAR = re.compile(rf"\s*(?:(\d+)\s*)?({'|'.join(UNITS)})s?\s*")
+
+
+@dataclass(frozen=True)
+class Hopping:
+    """Windows of `size` panes, one of which begins every `hop` panes."""
+
+    panes: Panes
+    size: int
+    hop: int
+
+
+@dataclass(frozen=True)
+class Session:
+    """What is no more than `gap` microseconds apart from each other, one by one."""
+
+    gap: int
+
+
+Window = Hopping | Session
+
+
+def tumbling(size: Duration, *, offset: Duration = "0s", zone: str | None = None) -> Window:
+    """Windows one after the other.
+
+    They are aligned to 1970-01-01T00:00 in UTC, moved by `offset`. With a `zone`, days, weeks (from
+    Monday on), months and years are those of the calendar there, and a day may have 23 or 25 hours;
+    months and years are those of the calendar in any case.
+    """
+    return hopping(size, every=size, offset=offset, zone=zone)
+
+
+def hopping(
+    size: Duration, *, every: Duration, offset: Duration = "0s", zone: str | None = None
+) -> Window:
+    """Windows that begin every so often, and overlap when `size` is longer than that.
+
+    A row that lies between two windows, as there may be when `size` is shorter, is in none.
+    Alignment as in `tumbling`; by the calendar, both are of the same unit.
+    """
+    moved = micros("offset", offset, least=0)
+    by_calendar = [_by_calendar(each, zone) for each in (size, every)]
+    if all(by_calendar):
+        (sizes, unit), (hops, other) = by_calendar  # type: ignore[misc]
+        if {unit, other} == {"day", "week"}:
+            sizes, hops = (n * 7 if u == "week" else n for n, u in ((sizes, unit), (hops, other)))
+            unit = other = "day"
+        if {unit, other} == {"month", "year"}:
+            sizes, hops = (n * 12 if u == "year" else n for n, u in ((sizes, unit), (hops, other)))
+            unit = other = "month"
+        if unit == other:
+            return Hopping(Calendar(unit, zone or "UTC", moved), sizes, hops)
+    if any(by_calendar):
+        raise InvalidInput(
+            f"windows of {size!r} every {every!r} do not fit into one calendar",
+            hint="give both in days or weeks, or both in months or years",
+        )
+    length, step = micros("size", size), micros("every", every)
+    if zone is not None:
+        raise InvalidInput(
+            f"windows of {size!r} every {every!r} have no calendar of {zone} to follow",
+            hint="a zone is for whole days, weeks, months and years; move others by offset=",
+        )
+    width = gcd(length, step)
+    if length // width > _MOST_PANES:
+        raise InvalidInput(
+            f"a window of {size!r} every {every!r} has {length // width:,} panes of {width} us",
+            hint=f"at most {_MOST_PANES:,}: let `every` divide `size`, or begin windows less often",
+        )
+    return Hopping(Even(width, moved % step), length // width, step // width)
+
+
+def session(gap: Duration) -> Window:
+    """Events of a key, each no more than `gap` after the one before.
+
+    A session begins with its first event and ends `gap` after its last; events exactly `gap` apart
+    are in one.
+    """
+    return Session(micros("gap", gap))
+
+
+def _by_calendar(duration: Duration, zone: str | None) -> tuple[int, str] | None:
+    """How many of which unit of the calendar, None for a length of time that is always the same."""
+    match = _CALENDAR.fullmatch(duration.lower()) if isinstance(duration, str) else None
+    if match is None:
+        days, rest = divmod(duration_ms(duration), _DAY_MS)
+        return (days, "day") if zone is not None and days and not rest else None
+    if zone is None and match[2] in ("day", "week"):
+        return None
+    count = int(match[1] or 1)
+    if count < 1:
+        raise InvalidInput(f"{duration!r} is no length of a window", hint="1 day, 2 weeks")
+    return count, match[2]
+
+
+def micros(name: str, duration: Duration, least: int = 1) -> int:
+    """A length of time in microseconds. Raises InvalidInput, with the name of what it is for."""
+    micros = duration_ms(duration) * 1_000
+    if not least <= micros <= _LONGEST:
+        raise InvalidInput(
+            f"{name}={duration!r} is no length of time", hint="from 1 ms to 10,000 years"
+        )
+    return micros
+
+
+def window_spec(window: Window) -> dict[str, Any]:
+    if isinstance(window, Session):
+        return {"window": "session", "gap": window.gap}
+    return {
+        "window": "hopping",
+        "panes": panes_spec(window.panes),
+        "size": window.size,
+        "hop": window.hop,
+    }
+
+
+def window_from_spec(spec: dict[str, Any]) -> Window:
+    if spec["window"] == "session":
+        return Session(spec["gap"])
+    return Hopping(panes_from_spec(spec["panes"]), spec["size"], spec["hop"])
