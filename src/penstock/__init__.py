@@ -30,9 +30,15 @@ if TYPE_CHECKING:
         sum,
         top,
     )
-    from penstock.streams.algebra.windows.window import hopping, session, tumbling
+    from penstock.streams.algebra.windows.window import hopping, session, sliding, tumbling
     from penstock.streams.source.event_time import EventTime
-    from penstock.streams.spark.operators import aggregate, at_processing_time, changes
+    from penstock.streams.spark.operators import (
+        aggregate,
+        at_processing_time,
+        changes,
+        timed,
+        window,
+    )
 
 # A library speaks only where its user listens.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
@@ -68,21 +74,25 @@ __all__ = [
     "min",
     "quantile",
     "session",
+    "sliding",
     "stddev",
     "sum",
+    "timed",
     "top",
     "tumbling",
+    "window",
 ]
 
 _AGGREGATES = "penstock.streams.algebra.aggregates.functions"
 _OPERATORS = "penstock.streams.spark.operators"
+_WINDOWS = "penstock.streams.algebra.windows.window"
 _SINKS = "penstock.sinks.functions"
 
 # Brought when first asked for: who only reads the log need not wait for Spark and Arrow.
 _LATER = {
     "App": "penstock.runtime.app",
     "EventTime": "penstock.streams.source.event_time",
-    **dict.fromkeys(("aggregate", "at_processing_time", "changes"), _OPERATORS),
+    **dict.fromkeys(("aggregate", "at_processing_time", "changes", "timed", "window"), _OPERATORS),
     **dict.fromkeys(
         (
             "Aggregation",
@@ -105,7 +115,7 @@ _LATER = {
         ),
         _AGGREGATES,
     ),
-    **dict.fromkeys(("hopping", "session", "tumbling"), "penstock.streams.algebra.windows.window"),
+    **dict.fromkeys(("hopping", "session", "sliding", "tumbling"), _WINDOWS),
     **dict.fromkeys(("console", "each_batch"), _SINKS),
 }
 

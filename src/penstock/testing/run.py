@@ -238,12 +238,12 @@ class Run:
             raise InvalidInput(f"{name!r} is not a table", hint="topic() has its rows")
         rows: dict[Any, dict[str, Any]] = {}
         for row in self._read(spec):
-            key = tuple(row[column] for column in spec.key)
+            key = tuple(_ranked(row[column]) for column in spec.key)
             if row.pop("_deleted"):
                 rows.pop(key, None)
             else:
                 rows[key] = _plain(row)
-        return sorted(rows.values(), key=lambda row: [_ranked(row[each]) for each in spec.key])
+        return [rows[key] for key in sorted(rows)]
 
     def rejected(self, name: str) -> list[dict[str, Any]]:
         """The rows of a stream that were rejected, with reason, detail and place."""
@@ -335,5 +335,10 @@ def _text(value: Any) -> Any:
 
 
 def _ranked(value: Any) -> tuple[bool, Any]:
-    """Sorts null before all else."""
+    """A value as it is compared: null before all else, structs field by field."""
+    match value:
+        case dict():
+            value = tuple(map(_ranked, value.values()))
+        case list():
+            value = tuple(map(_ranked, value))
     return (value is not None, value)

@@ -15,13 +15,19 @@ from tests.streams.algebra.batches import MISHAPS, Query, Row, batch_of, cut, we
 SECOND = 1_000_000
 EVERY = 10 * SECOND
 TIME = pa.timestamp("us", "UTC")
+WINDOW = pa.struct([("start", TIME), ("end", TIME)])
 SCHEMA = pa.schema(
-    [("v", pa.int64()), ("k", pa.string()), ("end", TIME), pa.field("_weight", pa.int32(), False)]
+    [
+        ("v", pa.int64()),
+        ("k", pa.string()),
+        ("window", WINDOW),
+        pa.field("_weight", pa.int32(), False),
+    ]
 )
 
 
 def kernel(**options: object) -> HeldKernel:
-    made = HeldKernel("k", SCHEMA, EVERY, **options)  # type: ignore[arg-type]
+    made = HeldKernel(["k", "window"], SCHEMA, EVERY, **options)  # type: ignore[arg-type]
     found = kernel_from_spec(made.spec())
     assert isinstance(found, HeldKernel)
     return found
@@ -29,7 +35,8 @@ def kernel(**options: object) -> HeldKernel:
 
 def change(key: str, value: int, weight: int, end: int = 1_000) -> Row:
     moment = dt.datetime.fromtimestamp(end, dt.UTC)
-    return {"k": key, "v": value, "end": moment, "_weight": weight}
+    window = {"start": dt.datetime.fromtimestamp(0, dt.UTC), "end": moment}
+    return {"k": key, "v": value, "window": window, "_weight": weight}
 
 
 def rounds(seconds: int) -> int:
@@ -70,7 +77,7 @@ def test_what_is_told_is_what_was_there_at_the_last_round_time(
             expected = [change(key, value, 1) for key, value in told.items()]
             found = weighed(query.changes, ["k"])
             assert sorted(found) == weighed(
-                [{n: row[n] for n in ("k", "v", "end", "_weight")} for row in _zoned(expected)],
+                [{n: row[n] for n in ("k", "window", "v", "_weight")} for row in _zoned(expected)],
                 ["k"],
             )
 
@@ -81,7 +88,7 @@ def _zoned(rows: list[Row]) -> list[Row]:
 
 
 def test_rows_that_have_ended_are_let_go(tmp_path: Path) -> None:
-    query = Query(tmp_path, kernel(ends=("end", 5 * SECOND)))
+    query = Query(tmp_path, kernel(correct_for=5 * SECOND))
     query.batch([batch_of(SCHEMA, [change("a", 1, 1, end=12), change("b", 1, 1, end=40)])], clock=0)
     query.batch([], clock=16 * SECOND)
     assert len(query.changes) == 2

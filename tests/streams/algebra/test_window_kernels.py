@@ -21,7 +21,7 @@ from penstock.streams.algebra import (
 )
 from penstock.streams.algebra.kernel import END
 from penstock.streams.algebra.keyed.held import HeldKernel
-from penstock.streams.algebra.windows.window import Session, Window
+from penstock.streams.algebra.windows.window import Hopping, Session, Window
 from tests.streams.algebra.batches import MISHAPS, Query, Row, batch_of, cut, text
 
 SECOND = 1_000_000
@@ -38,9 +38,9 @@ SCHEMA = pa.schema(
 WINDOWS: dict[str, Window] = {
     "tumbling": tumbling("4s"),
     "moved": tumbling("4s", offset="1s"),
-    "overlapping": hopping("6s", every="2s"),
-    "uneven": hopping("5s", every="3s"),
-    "apart": hopping("2s", every="5s"),
+    "overlapping": hopping("6s", "2s"),
+    "uneven": hopping("5s", "3s"),
+    "apart": hopping("2s", "5s"),
     "session": session("3s"),
 }
 ASKED = {
@@ -77,6 +77,7 @@ def windows_of(window: Window, times: Sequence[int]) -> list[tuple[int, int]]:
             else:
                 found.append([time, time])
         return [(first, latest + gap) for first, latest in found]
+    assert isinstance(window, Hopping)
     panes = window.panes
     width, offset = panes.width // SECOND, panes.offset // SECOND  # type: ignore[attr-defined]
     hop, size = window.hop * width, window.size * width
@@ -98,9 +99,8 @@ def expected(window: Window, rows: Sequence[Row], clock: float, emit: str) -> li
             values = [row["v"] for row in ordered]
             table.append(
                 {
+                    "window": {"start": moment(start), "end": moment(end)},
                     "k": key,
-                    "window_start": moment(start),
-                    "window_end": moment(end),
                     "n": len(values),
                     "total": sum(values),
                     "highest": max(values),
@@ -157,7 +157,7 @@ def test_after_every_batch_as_if_all_rows_were_there_at_once(
             given = batch_of(SCHEMA, [{n: row[n] for n in SCHEMA.names} for row in rows])
             query.batch(cut(given, cuts), mishap, micros(clock))
             seen += rows
-            assert query.table("window_start") == expected(window, seen, clock, emit)
+            assert query.table("window") == expected(window, seen, clock, emit)
         assert query.state_rows() == 0
 
 
@@ -187,8 +187,8 @@ def test_what_is_late_does_not_depend_on_cuts(cuts: list[int], tmp_path: Path) -
 def test_a_session_that_goes_on_at_its_very_end_is_told_anew(tmp_path: Path) -> None:
     sessions = Query(tmp_path / "sessions", made(session("10s"), emit="changes"))
     schema = sessions.kernel.output
-    keys = ["k", "window_start"]
-    held = Query(tmp_path / "held", HeldKernel(keys, schema, SECOND, ("window_end", 0)))
+    keys = ["window", "k"]
+    held = Query(tmp_path / "held", HeldKernel(keys, schema, SECOND, 0))
     for second, clock in [(0, 0), (None, 10), (10, 10), (None, 30)]:
         at = [] if second is None else [second]
         rows = [{"k": "a", "v": 1, "at": moment(each), "_partition": 0} for each in at]
@@ -214,5 +214,4 @@ def test_sessions_that_are_joined_are_taken_back_first(tmp_path: Path) -> None:
     query.batch([], clock=40 * SECOND)
     given = query.batch([batch_of(SCHEMA, rows[2:])], clock=40 * SECOND)
     assert [(row["n"], row["_weight"]) for row in given] == [(1, -1), (1, -1), (3, 1)]
-    assert given[-1]["window_start"] == moment(0)
-    assert given[-1]["window_end"] == moment(28)
+    assert given[-1]["window"] == {"start": moment(0), "end": moment(28)}

@@ -22,9 +22,9 @@ SECOND = 1_000_000
         (tumbling("1 minute"), Hopping(Even(60 * SECOND), 1, 1)),
         (tumbling(timedelta(seconds=5)), Hopping(Even(5 * SECOND), 1, 1)),
         (tumbling("1h", offset="90m"), Hopping(Even(3600 * SECOND, 1800 * SECOND), 1, 1)),
-        (hopping("1 minute", every="10s"), Hopping(Even(10 * SECOND), 6, 1)),
-        (hopping("10s", every="4s"), Hopping(Even(2 * SECOND), 5, 2)),
-        (hopping("2s", every="5s"), Hopping(Even(SECOND), 2, 5)),
+        (hopping("1 minute", "10s"), Hopping(Even(10 * SECOND), 6, 1)),
+        (hopping("10s", "4s"), Hopping(Even(2 * SECOND), 5, 2)),
+        (hopping("2s", "5s"), Hopping(Even(SECOND), 2, 5)),
         (tumbling("1 day"), Hopping(Even(86_400 * SECOND), 1, 1)),
         (tumbling("1 day", zone="Asia/Tokyo"), Hopping(Calendar("day", "Asia/Tokyo"), 1, 1)),
         (tumbling("1d", zone="UTC"), Hopping(Calendar("day", "UTC"), 1, 1)),
@@ -32,10 +32,10 @@ SECOND = 1_000_000
         (tumbling("2 weeks", zone="UTC"), Hopping(Calendar("week", "UTC"), 2, 2)),
         (tumbling("month"), Hopping(Calendar("month", "UTC"), 1, 1)),
         (
-            hopping("1 week", every="1 day", zone="UTC"),
+            hopping("1 week", "1 day", zone="UTC"),
             Hopping(Calendar("day", "UTC"), 7, 1),
         ),
-        (hopping("1 year", every="3 months"), Hopping(Calendar("month", "UTC"), 12, 3)),
+        (hopping("1 year", "3 months"), Hopping(Calendar("month", "UTC"), 12, 3)),
         (session("30 minutes"), Session(1800 * SECOND)),
     ],
 )
@@ -49,17 +49,17 @@ def test_what_is_meant(window: Window, expected: Window) -> None:
     [
         ("0s", {}, "size='0s'"),
         ("1 hour", {"zone": "Asia/Tokyo"}, "Asia/Tokyo"),
-        ("1 month", {"every": "1 day", "zone": "UTC"}, "one calendar"),
-        ("1 month", {"every": "1h"}, "one calendar"),
+        ("1 month", {"step": "1 day", "zone": "UTC"}, "one calendar"),
+        ("1 month", {"step": "1h"}, "one calendar"),
         ("0 months", {}, "'0 months'"),
         ("1 day", {"zone": "Nowhere"}, "'Nowhere'"),
-        ("1 hour", {"every": "1001ms"}, "3,600,000 panes"),
+        ("1 hour", {"step": "1001ms"}, "3,600,000 panes"),
         ("200000000 days", {}, "'200000000 days'"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(size: str, options: dict[str, str], told: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        hopping(size, **{"every": size, **options})
+        hopping(size, **{"step": size, **options})
     assert told in refused.value.message
     assert refused.value.hint
 

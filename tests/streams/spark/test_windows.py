@@ -36,31 +36,29 @@ def clicks(name: str, **event_time: Any) -> App:
 def many_windows() -> App:
     app = clicks("windows", wait="5s", correct_for="20s")
 
-    @app.derive("tens", key=["page", "window_start"])
+    @app.derive("tens", key=["page", "window"])
     def tens(clicks: DataFrame) -> DataFrame:
-        return ps.aggregate(
-            clicks, by="page", window=ps.tumbling("10s"), n=ps.count(), slowest=ps.max("ms")
-        )
+        return ps.window(clicks, ps.tumbling("10s"), by="page", n=ps.count(), slowest=ps.max("ms"))
 
-    @app.derive("overlapping", key=["page", "window_start"])
+    @app.derive("overlapping", key=["page", "window"])
     def overlapping(clicks: DataFrame) -> DataFrame:
-        window = ps.hopping("20s", every="5s")
-        return ps.aggregate(
-            clicks, by="page", window=window, emit="changes", n=ps.count(), last=ps.last("ms")
+        window = ps.hopping("20s", "5s")
+        return ps.window(
+            clicks, window, by="page", emit="changes", n=ps.count(), last=ps.last("ms")
         )
 
-    @app.derive("visits", key=["page", "window_start"])
+    @app.derive("visits", key=["page", "window"])
     def visits(clicks: DataFrame) -> DataFrame:
-        return ps.aggregate(clicks, by="page", window=ps.session("7s"), n=ps.count())
+        return ps.window(clicks, ps.session("7s"), by="page", n=ps.count())
 
-    @app.derive("told", key="window_start")
+    @app.derive("told", key="window")
     def told(clicks: DataFrame) -> DataFrame:
-        return ps.aggregate(clicks, window=ps.tumbling("30s"), every="10s", n=ps.count())
+        return ps.window(clicks, ps.tumbling("30s"), every="10s", n=ps.count())
 
-    @app.derive("minutes", key=["page", "window_start"])
+    @app.derive("minutes", key=["page", "window"])
     def minutes(tens: DataFrame) -> DataFrame:
-        return ps.aggregate(
-            tens, by="page", window=ps.tumbling("1 minute"), windows=ps.count(), n=ps.sum("n")
+        return ps.window(
+            tens, ps.tumbling("1 minute"), by="page", windows=ps.count(), n=ps.sum("n")
         )
 
     return app
@@ -111,13 +109,13 @@ def test_sliding_hopping_and_session_edges(spark: SparkSession) -> None:
     `session gap: events exactly gap apart are one session`."""
     app = clicks("edges")
 
-    @app.derive("minutes", key="window_start")
+    @app.derive("minutes", key="window")
     def minutes(clicks: DataFrame) -> DataFrame:
-        return ps.aggregate(clicks, window=ps.tumbling("1 minute"), n=ps.count())
+        return ps.window(clicks, ps.tumbling("1 minute"), n=ps.count())
 
-    @app.derive("visits", key="window_start")
+    @app.derive("visits", key="window")
     def visits(clicks: DataFrame) -> DataFrame:
-        return ps.aggregate(clicks, window=ps.session("1 minute"), n=ps.count())
+        return ps.window(clicks, ps.session("1 minute"), n=ps.count())
 
     with Run(app, spark=spark, partitions=1) as run:
         run.feed("clicks", [{"at": at(each)} for each in ("10:03:00", "10:03:59.999", "10:04:00")])
@@ -129,7 +127,7 @@ def test_sliding_hopping_and_session_edges(spark: SparkSession) -> None:
 
 
 def starts(rows: list[dict[str, Any]]) -> dict[str, int]:
-    return {f"{row['window_start']:%H:%M}": row["n"] for row in rows}
+    return {f"{row['window']['start']:%H:%M}": row["n"] for row in rows}
 
 
 def test_sessions_0_and_18_with_gap_10_then_a_straggler_at_9(spark: SparkSession) -> None:
@@ -137,13 +135,13 @@ def test_sessions_0_and_18_with_gap_10_then_a_straggler_at_9(spark: SparkSession
     app = clicks("joined", correct_for="1 hour")
     told: list[tuple[str, int, int]] = []
 
-    @app.derive("visits", key="window_start")
+    @app.derive("visits", key="window")
     def visits(clicks: DataFrame) -> DataFrame:
-        return ps.aggregate(clicks, window=ps.session("10s"), n=ps.count())
+        return ps.window(clicks, ps.session("10s"), n=ps.count())
 
     def note(rows: DataFrame, batch: int) -> None:
         for row in rows.collect():
-            span = f"{row.window_start.second}-{row.window_end.second}"
+            span = f"{row.window.start.second}-{row.window.end.second}"
             told.append((span, row.n, row._weight))
 
     app.sink("visits", ps.each_batch(note))
@@ -163,9 +161,9 @@ def test_sessions_0_and_18_with_gap_10_then_a_straggler_at_9(spark: SparkSession
 def test_one_event_from_2099_does_not_close_windows(spark: SparkSession) -> None:
     app = clicks("future")
 
-    @app.derive("minutes", key="window_start")
+    @app.derive("minutes", key="window")
     def minutes(clicks: DataFrame) -> DataFrame:
-        return ps.aggregate(clicks, window=ps.tumbling("1 minute"), n=ps.count())
+        return ps.window(clicks, ps.tumbling("1 minute"), n=ps.count())
 
     with Run(app, spark=spark, partitions=1) as run:
         run.feed("clicks", [{"at": at("10:00:00")}, {"at": "2099-01-01T00:00:00Z"}])
@@ -178,9 +176,9 @@ def test_one_event_from_2099_does_not_close_windows(spark: SparkSession) -> None
 def test_an_event_exactly_wait_behind_the_highest_is_on_time(spark: SparkSession) -> None:
     app = clicks("waiting", wait="10s")
 
-    @app.derive("seconds", key="window_start")
+    @app.derive("seconds", key="window")
     def seconds(clicks: DataFrame) -> DataFrame:
-        return ps.aggregate(clicks, window=ps.tumbling("1s"), n=ps.count())
+        return ps.window(clicks, ps.tumbling("1s"), n=ps.count())
 
     with Run(app, spark=spark, partitions=1) as run:
         rows = ("10:00:10", "10:00:00", "09:59:59.999")

@@ -25,7 +25,7 @@ from penstock.streams.algebra.kernel import Kernel
 from penstock.streams.algebra.kernels import kernel_from_spec, kernel_over
 from penstock.streams.algebra.keyed.aggregate import AggregateKernel
 from penstock.streams.algebra.keyed.upserts import UpsertKernel
-from penstock.streams.algebra.windows.window import Window, hopping, session, tumbling
+from penstock.streams.algebra.windows.window import Window, hopping, session, sliding, tumbling
 
 __all__ = [
     "Aggregate",
@@ -52,6 +52,7 @@ __all__ = [
     "min",
     "quantile",
     "session",
+    "sliding",
     "stddev",
     "sum",
     "top",

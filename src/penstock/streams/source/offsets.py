@@ -91,15 +91,14 @@ def totals(progress: dict[int, Progress]) -> tuple[int, int, Counter[str]]:
 def clock_of_batch(checkpoint: str, batch: int) -> int | None:
     """The clock of a query in a batch: the least of its sources that have one, or None.
 
-    It is read from what Spark wrote before the batch began. A source that is not ours has the
-    query's watermark for its clock.
+    It is read from what Spark wrote before the batch began. A source without a clock, such as one
+    that is not ours, has the query's watermark for it, if there is one.
     """
     about, offsets = _planned(checkpoint, batch)
     clocks: list[int | None] = []
     for offset in offsets:
-        if offset is not None:
-            if "clock" in offset:
-                clocks.append(offset["clock"])
+        if offset is not None and "clock" in offset:
+            clocks.append(offset["clock"])
         elif watermark := about.get("batchWatermarkMs"):
             clocks.append(watermark * 1_000)
     if not clocks or None in clocks:

@@ -1,11 +1,12 @@
 """Operators: plain functions from DataFrame to DataFrame, on streams and on batches alike."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import current_timestamp
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import TimestampType
 
 from penstock.clock import Duration
 from penstock.errors import InvalidInput
@@ -16,7 +17,7 @@ from penstock.streams.algebra.keyed.aggregate import AggregateKernel
 from penstock.streams.algebra.keyed.held import HeldKernel
 from penstock.streams.algebra.keyed.upserts import UpsertKernel
 from penstock.streams.algebra.windows.window import Window, micros
-from penstock.streams.algebra.windows.windowed import END_COLUMN, START_COLUMN
+from penstock.streams.algebra.windows.windowed import WINDOW
 from penstock.streams.source.event_time import TIMES
 from penstock.streams.source.spec import EVENT_TIME
 from penstock.streams.spark.exchange import run_kernel
@@ -36,48 +37,57 @@ def aggregate(
     df: DataFrame,
     by: str | Sequence[str] = (),
     *,
-    window: Window | None = None,
+    every: Duration | None = None,
+    checkpoint: str | None = None,
+    **aggregates: Aggregate,
+) -> DataFrame:
+    """A table with a row for each `by`, of all rows so far.
+
+    `aggregate(orders, by="customer", total=sum("amount"), n=count())`. `every="10s"` gives what has
+    changed whenever the clock has come so much further.
+
+    On a stream outside an app `checkpoint` is the folder that the query is started with.
+    """
+    check_asked(aggregates, "aggregate(orders, by='customer', n=ps.count())")
+    time = time_column(df) if every is None else needed_time(df)
+    kernel = AggregateKernel(by, aggregates, schema_of(df), time=time and time.name)
+    table = run(df, kernel, checkpoint, _ANY)
+    return _held(table, kernel.keys, every, None, checkpoint)
+
+
+def window(
+    df: DataFrame,
+    over: Window,
+    by: str | Sequence[str] = (),
+    *,
     emit: str | None = None,
     every: Duration | None = None,
     correct_for: Duration | None = None,
     checkpoint: str | None = None,
     **aggregates: Aggregate,
 ) -> DataFrame:
-    """A table with a row for each `by`, of all rows so far, or for each `by` and window.
+    """A table with a row for each window and `by`: `window`, with `start` and `end`, and results.
 
-    `aggregate(orders, by="customer", total=sum("amount"), n=count())`. With a `window`, a row has
-    `window_start` and `window_end` too, and is given out once, when the clock has passed its end:
-    `emit="changes"` gives it as rows come. Rows that come after that correct it for as long as the
-    stream's event time says, or `correct_for`. `every="10s"` gives what has changed whenever the
-    clock has come so much further.
+    `window(orders, tumbling("1 minute"), by="customer", total=sum("amount"))`. A row is given out
+    once, when the clock has passed the end of its window: `emit="changes"` gives it as rows come,
+    and `every="10s"` gives what has changed whenever the clock has come so much further. Rows that
+    come after the end correct it for as long as the stream's event time says, or `correct_for`.
 
     On a stream outside an app `checkpoint` is the folder that the query is started with.
     """
-    if not aggregates:
+    check_asked(aggregates, "window(orders, ps.tumbling('1 minute'), n=ps.count())")
+    if emit is not None and every is not None:
         raise InvalidInput(
-            "nothing is asked of the rows", hint="aggregate(orders, by='customer', n=ps.count())"
+            f"results come either as emit={emit!r} says or every {every}", hint="leave one out"
         )
-    _check_emission(window, emit, every, correct_for)
-    time = time_column(df)
-    if window is not None or every is not None:
-        time = _needed(time)
-    kernel: Kernel
-    if window is None:
-        kernel = AggregateKernel(by, aggregates, _schema(df), time=time and time.name)
-        table = _run(df, kernel, checkpoint, _ANY)
-        return _held(table, kernel.keys, every, None, checkpoint)
-    assert time is not None
-    lateness = time.correct_for
-    if correct_for is not None:
-        lateness = micros("correct_for", correct_for, least=0)
+    time = needed_time(df)
+    lateness = lateness_of(time, correct_for)
     emission = emit or ("final" if every is None else "changes")
     kernel = kernel_over(
-        by, window, aggregates, _schema(df), time.name, correct_for=lateness, emit=emission
+        by, over, aggregates, schema_of(df), time.name, correct_for=lateness, emit=emission
     )
-    # The event time of a window is before its end, up to which the clock may be.
-    table = _run(df, kernel, checkpoint, min(lateness + 1, _ANY))
-    keys = (*kernel.keys, START_COLUMN)
-    return _held(table, keys, every, (END_COLUMN, lateness), checkpoint)
+    table = run(df, kernel, checkpoint, lateness)
+    return _held(table, (WINDOW, *kernel.keys), every, lateness, checkpoint)
 
 
 def changes(df: DataFrame, key: str | Sequence[str], *, checkpoint: str | None = None) -> DataFrame:
@@ -87,8 +97,31 @@ def changes(df: DataFrame, key: str | Sequence[str], *, checkpoint: str | None =
     gone, +1 for the one that is there now.
     """
     time = time_column(df)
-    kernel = UpsertKernel(key, _schema(df), time=time and time.name)
-    return _run(df, kernel, checkpoint, time.correct_for if time else 0)
+    kernel = UpsertKernel(key, schema_of(df), time=time and time.name)
+    return run(df, kernel, checkpoint, time.correct_for if time else 0)
+
+
+def timed(
+    df: DataFrame, column: str, *, wait: Duration = "0s", correct_for: Duration = "0s"
+) -> DataFrame:
+    """The same rows, with a column of theirs as event time.
+
+    For what does not come from a stream of an app: a batch, or a stream of another source, whose
+    clock is Spark's watermark then, `wait` behind the latest row. Spark does not move it without
+    new rows, so the windows of the last ones stay open.
+    """
+    kind = {field.name: field.dataType for field in df.schema.fields}.get(column)
+    if not isinstance(kind, TimestampType):
+        raise InvalidInput(
+            f"{column!r} is no column of timestamps",
+            hint=f"cast it to timestamp; there are {', '.join(df.columns)}",
+        )
+    waited, lateness = (
+        micros(name, each, least=0) for name, each in (("wait", wait), ("correct_for", correct_for))
+    )
+    if df.isStreaming:
+        df = df.withWatermark(column, f"{waited // 1_000} milliseconds")
+    return mark_time(df, column, lateness)
 
 
 def at_processing_time(df: DataFrame) -> DataFrame:
@@ -108,53 +141,55 @@ def _held(
     table: DataFrame,
     keys: tuple[str, ...],
     every: Duration | None,
-    ends: tuple[str, int] | None,
+    correct_for: int | None,
     checkpoint: str | None,
 ) -> DataFrame:
     if every is None:
         return table
     time = time_column(table)
     assert time is not None
-    kernel = HeldKernel(keys, _schema(table), micros("every", every), ends)
+    kernel = HeldKernel(keys, schema_of(table), micros("every", every), correct_for)
     # What is held back is told later by so much.
-    later = min(time.correct_for + kernel.every, _ANY)
-    return _run(table, kernel, checkpoint, later)
+    return run(table, kernel, checkpoint, time.correct_for + kernel.every)
 
 
-def _check_emission(
-    window: Window | None, emit: str | None, every: Duration | None, correct_for: Duration | None
-) -> None:
-    if window is None and (emit is not None or correct_for is not None):
-        raise InvalidInput(
-            "emit and correct_for say something about windows, and there is none",
-            hint='give one, window=ps.tumbling("1 minute"), or leave them out',
-        )
-    if emit is not None and every is not None:
-        raise InvalidInput(
-            f"results come either as emit={emit!r} says or every {every}", hint="leave one out"
-        )
+def check_asked(aggregates: Mapping[str, Aggregate], example: str) -> None:
+    if not aggregates:
+        raise InvalidInput("nothing is asked of the rows", hint=example)
+    for name, asked in aggregates.items():
+        if not hasattr(asked, "fold"):
+            raise InvalidInput(f"{name}={asked!r} asks for nothing", hint=example)
 
 
-def _needed(time: EventTimeColumn | None) -> EventTimeColumn:
+def needed_time(df: DataFrame) -> EventTimeColumn:
+    time = time_column(df)
     if time is None:
         raise InvalidInput(
             "windows need to know when the rows happened",
-            hint='app.stream(..., event_time=EventTime("at")), and keep that column',
+            hint='app.stream(..., event_time=EventTime("at")), and keep that column; for rows from '
+            'elsewhere ps.timed(df, "at", wait="10s")',
         )
     return time
 
 
-def _schema(df: DataFrame) -> pa.Schema:
+def lateness_of(time: EventTimeColumn, correct_for: Duration | None) -> int:
+    """For how long results are corrected, in microseconds."""
+    return time.correct_for if correct_for is None else micros("correct_for", correct_for, least=0)
+
+
+def schema_of(df: DataFrame) -> pa.Schema:
     found = origin_of(df).schema
     return to_arrow_schema(df.schema, timezone="UTC") if found is None else found
 
 
-def _run(df: DataFrame, kernel: Kernel, checkpoint: str | None, correct_for: int) -> DataFrame:
+def run(df: DataFrame, kernel: Kernel, checkpoint: str | None, correct_for: int) -> DataFrame:
     """The table that the kernel makes of these rows; its time goes by the same clock as theirs."""
     time = time_column(df)
     by_wall_clock = time is not None and time.by_wall_clock
     changed = run_kernel(df, kernel, checkpoint=checkpoint, by_wall_clock=by_wall_clock)
     if EVENT_TIME.name not in changed.columns:
         return changed
-    marked = mark_time(changed, EVENT_TIME.name, correct_for, by_wall_clock=by_wall_clock)
+    # The event time of what ends now is before the clock.
+    lateness = min(correct_for + 1, _ANY)
+    marked = mark_time(changed, EVENT_TIME.name, lateness, by_wall_clock=by_wall_clock)
     return with_origin(marked, origin_of(changed))

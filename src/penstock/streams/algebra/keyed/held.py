@@ -1,7 +1,7 @@
 """A table told every so often: changes are held back until the clock comes to the next round time.
 
-State has, for each key, the row that was told last and the one there is now. Where rows have an
-end, as windows do, they are let go when nothing corrects them any more.
+State has, for each key, the row that was told last and the one there is now. Windows are let go
+when nothing corrects them any more.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,14 +23,15 @@ from penstock.streams.algebra.kernel import (
 )
 from penstock.streams.algebra.rows.groups import group_rows
 from penstock.streams.algebra.rows.shape import column_type, names_of
+from penstock.streams.algebra.windows.windowed import WINDOW
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
 _DUE, _TOLD, _THERE = "(due)", "(told)", "(there)"
 
 
 class HeldKernel:
-    """`every` is in microseconds; `ends` names a column of times and says how long after that a row
-    can still change."""
+    """`every` is in microseconds. Where `window` is a key, `correct_for` says how long after its
+    end a row can still change."""
 
     portable = True
 
@@ -39,14 +40,14 @@ class HeldKernel:
         key: str | Sequence[str],
         schema: pa.Schema,
         every: int,
-        ends: tuple[str, int] | None = None,
+        correct_for: int | None = None,
     ) -> None:
         if every < 1:
             raise InvalidInput(f"every {every} microseconds is not now and then", hint="1 ms")
         self.keys = names_of(key)
         self.schema = self.output = self.packed = _keys_first(schema, self.keys)
         self.every = every
-        self.ends = ends
+        self.correct_for = correct_for
         self._columns = self.schema.names[:-1]  # all but the weight
         fields = [
             pa.field(f"{which}{name}", column_type(schema, name))
@@ -103,11 +104,10 @@ class HeldKernel:
         yield from changes(self.output, [*keys, *old], told, [*keys, *new], there)
         gone = ~there
         later = np.full(len(places), END)
-        if self.ends is not None:
-            column, correct_for = self.ends
-            ends = taken.column(f"{_THERE}{column}" if column not in self.keys else column)
+        if self.correct_for is not None:
+            ends = fixed_width.numbers(taken.column(WINDOW).field("end"))
             # A session can still go on at its very end.
-            later = fixed_width.numbers(ends).astype(np.int64) + correct_for + 1
+            later = ends.astype(np.int64) + self.correct_for + 1
             gone |= later <= now
         self._settle(state, places[~gone], later[~gone], new, ~gone)
         state.remove(places[gone])
@@ -128,14 +128,14 @@ class HeldKernel:
             "kernel": "held",
             "key": list(self.keys),
             "every": self.every,
-            "ends": self.ends,
+            "correct_for": self.correct_for,
             "schema": schema_to_spec(self.schema),
         }
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any]) -> "HeldKernel":
-        ends = spec["ends"] and tuple(spec["ends"])
-        return cls(spec["key"], schema_from_spec(spec["schema"]), spec["every"], ends)
+        schema = schema_from_spec(spec["schema"])
+        return cls(spec["key"], schema, spec["every"], spec["correct_for"])
 
 
 def _keys_first(schema: pa.Schema, keys: Sequence[str]) -> pa.Schema:

@@ -177,11 +177,11 @@ class WindowKernel(Windowed):
         if new is None:
             return
         starts = self._panes.start(pairs.windows * self._hop)
-        spans = self._spans(starts, self._ends(pairs.windows))
+        window, time = self._spans(starts, self._ends(pairs.windows))
         keys = pairs.keys.columns[:-1]
         after, now = self._results(new, pairs.keys)
         before, was = after, np.zeros_like(now)
         if old is not None:
             before, was = self._results(old, pairs.keys)
-        columns = [[*keys, *spans[:2], *results, spans[2]] for results in (before, after)]
+        columns = [[window, *keys, *results, time] for results in (before, after)]
         yield from changes(self.output, columns[0], was, columns[1], now)

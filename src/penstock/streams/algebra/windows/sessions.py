@@ -19,7 +19,7 @@ from penstock.streams.algebra.changes import WEIGHT, changes
 from penstock.streams.algebra.folds.fold import Parts, take
 from penstock.streams.algebra.rows.groups import Groups, group_rows, grouped
 from penstock.streams.algebra.windows.window import Session
-from penstock.streams.algebra.windows.windowed import DUE, PANE, START_COLUMN, Windowed, panes_of
+from penstock.streams.algebra.windows.windowed import DUE, PANE, WINDOW, Windowed, panes_of
 from penstock.streams.state import BucketState, fixed_width
 
 _BEGIN, _FIRST, _LAST = "(begin)", "(first)", "(last)"
@@ -247,7 +247,7 @@ class SessionKernel(Windowed):
     def _changed(self, old: Found | None, new: Found | None) -> Iterator[pa.RecordBatch]:
         """Sessions with the same beginning are one that changed."""
         sides = [self._columns(each) for each in (old, new)]
-        both = pa.concat_batches([each.select([*self.keys, START_COLUMN]) for each in sides])
+        both = pa.concat_batches([self._beginnings(each) for each in sides])
         if both.num_rows == 0:
             return
         groups = group_rows(both)
@@ -266,10 +266,15 @@ class SessionKernel(Windowed):
         schema = pa.schema(list(self.output)[:-1])
         if found is None:
             return _empty(schema)
-        start, end, time = self._spans(found.begin, found.last + self._gap)
+        window, time = self._spans(found.begin, found.last + self._gap)
         results, _ = self._results(found.parts, found.keys)
         keys = found.keys.columns[:-1]
-        return pa.RecordBatch.from_arrays([*keys, start, end, *results, time], schema=schema)
+        return pa.RecordBatch.from_arrays([window, *keys, *results, time], schema=schema)
+
+    def _beginnings(self, sessions: pa.RecordBatch) -> pa.RecordBatch:
+        starts = sessions.column(WINDOW).field("start").cast(pa.int64())
+        keys = [sessions.column(name) for name in self.keys]
+        return pa.RecordBatch.from_arrays([*keys, starts], schema=self.state.keys)
 
 
 def _extremes(first: Numbers, last: Numbers, groups: Groups) -> tuple[Numbers, Numbers]:

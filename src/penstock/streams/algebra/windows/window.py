@@ -1,11 +1,12 @@
 """Windows: which rows of a key are taken together, by their event time.
 
-    aggregate(clicks, by="page", window=tumbling("1 minute"), n=count())
-    aggregate(clicks, by="page", window=hopping("1 hour", every="5 minutes"), n=count())
-    aggregate(clicks, by="page", window=tumbling("1 day", zone="Europe/Berlin"), n=count())
-    aggregate(clicks, by="user", window=session("30 minutes"), n=count())
+    window(clicks, tumbling("1 minute"), by="page", n=count())
+    window(clicks, hopping("1 hour", "5 minutes"), by="page", n=count())
+    window(clicks, tumbling("1 day", zone="Europe/Berlin"), by="page", n=count())
+    window(clicks, sliding("5 minutes"), by="user", n=count())
+    window(clicks, session("30 minutes"), by="user", n=count())
 
-A window contains its start and not its end.
+A window contains its start and not its end; a sliding one its end and not its start.
 """
 
 import re
@@ -46,29 +47,36 @@ class Session:
     gap: int
 
 
-Window = Hopping | Session
+@dataclass(frozen=True)
+class Sliding:
+    """The last `size` microseconds up to each event."""
+
+    size: int
 
 
-def tumbling(size: Duration, *, offset: Duration = "0s", zone: str | None = None) -> Window:
+Window = Hopping | Session | Sliding
+
+
+def tumbling(size: Duration, *, offset: Duration = "0s", zone: str | None = None) -> Hopping:
     """Windows one after the other.
 
     They are aligned to 1970-01-01T00:00 in UTC, moved by `offset`. With a `zone`, days, weeks (from
     Monday on), months and years are those of the calendar there, and a day may have 23 or 25 hours;
     months and years are those of the calendar in any case.
     """
-    return hopping(size, every=size, offset=offset, zone=zone)
+    return hopping(size, size, offset=offset, zone=zone)
 
 
 def hopping(
-    size: Duration, *, every: Duration, offset: Duration = "0s", zone: str | None = None
-) -> Window:
-    """Windows that begin every so often, and overlap when `size` is longer than that.
+    size: Duration, step: Duration, *, offset: Duration = "0s", zone: str | None = None
+) -> Hopping:
+    """Windows one of which begins every `step`, and that overlap when `size` is longer than that.
 
     A row that lies between two windows, as there may be when `size` is shorter, is in none.
     Alignment as in `tumbling`; by the calendar, both are of the same unit.
     """
     moved = micros("offset", offset, least=0)
-    by_calendar = [_by_calendar(each, zone) for each in (size, every)]
+    by_calendar = [_by_calendar(each, zone) for each in (size, step)]
     if all(by_calendar):
         (sizes, unit), (hops, other) = by_calendar  # type: ignore[misc]
         if {unit, other} == {"day", "week"}:
@@ -81,25 +89,34 @@ def hopping(
             return Hopping(Calendar(unit, zone or "UTC", moved), sizes, hops)
     if any(by_calendar):
         raise InvalidInput(
-            f"windows of {size!r} every {every!r} do not fit into one calendar",
+            f"windows of {size!r} every {step!r} do not fit into one calendar",
             hint="give both in days or weeks, or both in months or years",
         )
-    length, step = micros("size", size), micros("every", every)
+    length, hop = micros("size", size), micros("step", step)
     if zone is not None:
         raise InvalidInput(
-            f"windows of {size!r} every {every!r} have no calendar of {zone} to follow",
+            f"windows of {size!r} every {step!r} have no calendar of {zone} to follow",
             hint="a zone is for whole days, weeks, months and years; move others by offset=",
         )
-    width = gcd(length, step)
+    width = gcd(length, hop)
     if length // width > _MOST_PANES:
         raise InvalidInput(
-            f"a window of {size!r} every {every!r} has {length // width:,} panes of {width} us",
-            hint=f"at most {_MOST_PANES:,}: let `every` divide `size`, or begin windows less often",
+            f"a window of {size!r} every {step!r} has {length // width:,} panes of {width} us",
+            hint=f"at most {_MOST_PANES:,}: let `step` divide `size`, or begin windows less often",
         )
-    return Hopping(Even(width, moved % step), length // width, step // width)
+    return Hopping(Even(width, moved % hop), length // width, hop // width)
 
 
-def session(gap: Duration) -> Window:
+def sliding(size: Duration) -> Sliding:
+    """For each event a window that ends with it: what is less than `size` before, and itself.
+
+    So whatever events are less than `size` apart from each other are together in the window that
+    ends with the last of them.
+    """
+    return Sliding(micros("size", size))
+
+
+def session(gap: Duration) -> Session:
     """Events of a key, each no more than `gap` after the one before.
 
     A session begins with its first event and ends `gap` after its last; events exactly `gap` apart
@@ -135,6 +152,8 @@ def micros(name: str, duration: Duration, least: int = 1) -> int:
 def window_spec(window: Window) -> dict[str, Any]:
     if isinstance(window, Session):
         return {"window": "session", "gap": window.gap}
+    if isinstance(window, Sliding):
+        return {"window": "sliding", "size": window.size}
     return {
         "window": "hopping",
         "panes": panes_spec(window.panes),
@@ -146,4 +165,6 @@ def window_spec(window: Window) -> dict[str, Any]:
 def window_from_spec(spec: dict[str, Any]) -> Window:
     if spec["window"] == "session":
         return Session(spec["gap"])
+    if spec["window"] == "sliding":
+        return Sliding(spec["size"])
     return Hopping(panes_from_spec(spec["panes"]), spec["size"], spec["hop"])

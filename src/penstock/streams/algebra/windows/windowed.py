@@ -1,8 +1,8 @@
 """What all kernels of windows have in common: what they are asked, and what they give.
 
-What comes out is a table with a row for each key and window: the key, `window_start`, `window_end`,
-and the results. Its event time is the last moment of the window, so that a window of minutes
-belongs to the hour that it lies in.
+What comes out is a table with a row for each window and key: `window`, with its start and its end,
+the key, and the results. Its event time is the last moment of the window, so that a window of
+minutes belongs to the hour that it lies in.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +25,8 @@ from penstock.streams.algebra.windows.window import Window, window_from_spec, wi
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
 PANE, DUE = "(pane)", "(due)"
-START_COLUMN, END_COLUMN = "window_start", "window_end"
+WINDOW = "window"
+WINDOW_FIELD = pa.field(WINDOW, pa.struct([("start", TIME_TYPE), ("end", TIME_TYPE)]))
 
 _ROWS = "(rows)"
 _EMISSIONS = ("final", "changes")
@@ -73,9 +74,8 @@ class Windowed(ABC):
         kinds = {name: self._summary.kinds[name] for name in self.aggregates}
         self.output = pa.schema(
             [
+                WINDOW_FIELD,
                 *by_fields,
-                pa.field(START_COLUMN, TIME_TYPE),
-                pa.field(END_COLUMN, TIME_TYPE),
                 *kinds.items(),
                 pa.field(TIME, TIME_TYPE),
                 WEIGHT_FIELD,
@@ -94,8 +94,7 @@ class Windowed(ABC):
             raise InvalidInput(
                 f"the event time {self.time!r} is of type {kind}", hint="cast it to timestamp"
             )
-        names = [*self.keys, START_COLUMN, END_COLUMN, *self.aggregates]
-        check_result_names(names)
+        check_result_names([WINDOW, *self.keys, *self.aggregates])
 
     def step(
         self, state: BucketState, packed: Sequence[pa.RecordBatch], clock: int | None
@@ -162,12 +161,12 @@ class Windowed(ABC):
         found = self._summary.results(parts, keys)
         return [found[name] for name in self.aggregates], fixed_width.numbers(found[_ROWS]) > 0
 
-    def _spans(self, starts: Numbers, ends: Numbers) -> tuple[pa.Array, pa.Array, pa.Array]:
-        """Start, end and event time of each window, as columns."""
+    def _spans(self, starts: Numbers, ends: Numbers) -> tuple[pa.Array, pa.Array]:
+        """Each window and its event time, as columns."""
         start, end, time = (
             pa.array(each, pa.int64()).cast(TIME_TYPE) for each in (starts, ends, ends - 1)
         )
-        return start, end, time
+        return pa.StructArray.from_arrays([start, end], fields=list(WINDOW_FIELD.type)), time
 
     @property
     def portable(self) -> bool:
