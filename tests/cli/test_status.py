@@ -51,6 +51,16 @@ def test_a_failing_node_shows_its_error(tmp_path: Path, state: str) -> None:
     assert ("totals failed 12s ago: " in shown.stdout) == (state == "failed")
 
 
+def test_too_many_rejected_rows_give_the_alarm(tmp_path: Path) -> None:
+    told(tmp_path, an_app(a_node(an_input(rejected_share=0.5, rejected_alarm=0.05))))
+    shown = status(tmp_path)
+    assert shown.exit_code == 1
+    assert shown.stdout.endswith(
+        "50 % of the rows of orders read lately were rejected, more than 5 %\n"
+        "  hint: penstock why totals\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("facts", "ago", "line", "code"),
     [

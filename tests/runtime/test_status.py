@@ -28,6 +28,23 @@ def test_sums_over_inputs() -> None:
 
 
 @pytest.mark.parametrize(
+    ("share", "most", "alarm"),
+    [
+        (0.061, 0.05, "6.1 % of the rows of orders read lately were rejected, more than 5 %"),
+        (0.05, 0.05, ""),
+        (0.9, None, ""),
+        (None, 0.0, ""),
+    ],
+)
+def test_too_many_rejected_rows_give_the_alarm(
+    share: float | None, most: float | None, alarm: str
+) -> None:
+    told = an_input(rejected_share=share, rejected_alarm=most)
+    assert told.alarm == alarm
+    assert bool(an_app(a_node(told)).alarms) == bool(alarm)
+
+
+@pytest.mark.parametrize(
     ("clocks", "least"),
     [([TEN + 1, TEN], TEN), ([TEN, None], None), ([], None)],
 )

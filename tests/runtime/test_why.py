@@ -174,6 +174,14 @@ def test_what_it_reads_has_failed_or_is_behind() -> None:
     )
 
 
+def test_stragglers_and_what_they_corrected() -> None:
+    node = a_node(an_input(stragglers=3), an_input(stragglers=1), corrected=1)
+    assert said(node)[-1] == (
+        "4 rows came after the clock, in time to correct; so far it took back 1 result."
+    )
+    assert not any("took back" in each for each in said(a_node(an_input())))
+
+
 def test_rejected() -> None:
     rejected = {"unparsable": 3, "late": 9, "future": 1, "missing": 2}
     assert said(a_node(an_input(rejected=rejected)))[2:] == [
@@ -192,6 +200,11 @@ def test_rejected() -> None:
             "sends them is wrong, or guard too short"
         ),
     ]
+    told = an_input(rejected=rejected, rejected_share=0.061, rejected_alarm=0.05)
+    assert said(a_node(told))[2] == (
+        "ALARM: 6.1 % of the rows of orders read lately were rejected, more than 5 %, which is its "
+        "rejected_alarm."
+    )
     one = said(a_node(an_input(rejected={"unparsable": 1}, source={})))
     assert one[2].startswith("1 row of orders was rejected, 0.1 % of")
 

@@ -17,7 +17,7 @@ from penstock.cli.chosen import DATA, statuses
 from penstock.cli.display import count, left, right, screen, show, table
 from penstock.cli.interrupts import Interrupts
 from penstock.clock import now_ms, sleep
-from penstock.runtime.status import AppStatus, Life, NodeStatus
+from penstock.runtime.status import AppStatus, InputStatus, Life, NodeStatus
 from penstock.runtime.why import moment, roughly
 
 _EVERY = 0.5  # seconds
@@ -33,7 +33,8 @@ def command(app: str | None, data: Path, watch: bool, as_json: bool) -> None:
     """Show each node of APP, or of every app there is: its rate, its lag, its clock.
 
     The lag is in records, the clock is the event time before which all has been seen, in UTC. Ends
-    with status 1 when a node is failing, or when an app has gone without having been stopped.
+    with status 1 when a node is failing, when too many rows of a stream are rejected, or when an
+    app has gone without having been stopped.
 
     \b
     Examples:
@@ -70,7 +71,7 @@ def _watch(app: str | None, data: Path) -> None:
 
 
 def is_bad(status: AppStatus, life: Life) -> bool:
-    return life in ("gone", "silent") or bool(status.failing or status.error)
+    return life in ("gone", "silent") or bool(status.failing or status.error or status.alarms)
 
 
 def as_object(status: AppStatus) -> dict[str, Any]:
@@ -149,6 +150,7 @@ def _wrong(status: AppStatus, now: int) -> list[RenderableType]:
     if status.error:
         lines.append(Text.assemble(("stopped by an error: ", "red"), status.error))
     lines += [_failure(node, now) for node in status.failing]
+    lines += [_alarm(node, told) for node, told in status.alarms]
     return [Text(), *lines] if lines else []
 
 
@@ -156,3 +158,7 @@ def _failure(node: NodeStatus, now: int) -> Text:
     when = f"failed {roughly(now - node.since_ms)} ago" if node.state == "failed" else "had failed"
     said = f"{node.name} {when}: "
     return Text.assemble((said, "red"), node.error, (f"\n  hint: penstock why {node.name}", "dim"))
+
+
+def _alarm(node: NodeStatus, told: InputStatus) -> Text:
+    return Text.assemble((told.alarm, "red"), (f"\n  hint: penstock why {node.name}", "dim"))

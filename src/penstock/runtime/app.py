@@ -87,12 +87,15 @@ class App:
         partitions: int | None = None,
         max_rows: int | None = None,
         rate: int | None = None,
+        rejected_alarm: float | None = 0.05,
     ) -> Topic:
         """A topic of events. With `partitions` it is made when it is missing.
 
         `metadata` are columns about the records: key, partition, offset, timestamp, headers, each
         under its name with an underscore before. `start` is "earliest", "latest", milliseconds
         since 1970, or offsets by partition. `max_rows` bounds a batch, `rate` the rows a second.
+        When more than the share `rejected_alarm` of the rows read lately is rejected, `penstock
+        status` gives the alarm.
         """
         return self._read(
             name,
@@ -106,6 +109,7 @@ class App:
             partitions=partitions,
             max_rows=max_rows,
             rate=rate,
+            rejected_alarm=rejected_alarm,
         )
 
     def table(
@@ -157,6 +161,11 @@ class App:
         source_spec(topic, log="-")
         check_start(topic.start)
         format_for(topic.format, columns, topic.format_options)
+        if topic.rejected_alarm is not None and not 0 <= topic.rejected_alarm <= 1:
+            raise InvalidInput(
+                f"rejected_alarm={topic.rejected_alarm} is no share",
+                hint="0.05 is 5 %, None never gives the alarm",
+            )
         if topic.partitions is not None and topic.partitions < 1:
             raise InvalidInput(f"{topic.partitions} partitions hold nothing", hint="1 or more")
         self.declared[name] = topic

@@ -30,12 +30,13 @@ class Topic:
     partitions: int | None = None  # the topic is made with so many when it is missing
     max_rows: int | None = None
     rate: int | None = None
+    rejected_alarm: float | None = None  # the share of rejected rows that is too much
 
 
 def source_spec(topic: Topic, log: str, **more: Any) -> SourceSpec:
     """How a topic is read. Raises InvalidInput and UnknownName for what cannot be right."""
     facts = {each.name: getattr(topic, each.name) for each in fields(Topic)}
-    del facts["partitions"], facts["name"]
+    del facts["partitions"], facts["name"], facts["rejected_alarm"]
     if topic.max_rows is None:
         del facts["max_rows"]
     return SourceSpec(log=log, **{**facts, **more})

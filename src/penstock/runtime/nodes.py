@@ -53,6 +53,7 @@ class Built:
     place: QueryPlace
     folder: NodeFolder
     sources: list[SourceSpec] = field(default_factory=list)
+    alarms: dict[str, float | None] = field(default_factory=dict)  # of the sources, by name
     output: Topic | None = None
 
     @property
@@ -134,6 +135,7 @@ class Builder:
             checkpoint=reader.folder.checkpoint if self._streaming else "",
         )
         reader.sources.append(spec)
+        reader.alarms[name] = None if rejected else topic.rejected_alarm
         frame = source_frame(self._session, spec, streaming=self._streaming)
         return changes(frame, topic.key) if topic.key and not spec.rejected else frame
 

@@ -35,9 +35,23 @@ class InputStatus:
     marks: int = 0
     read: int = 0
     kept: int = 0
+    stragglers: int = 0  # of those kept: they came after the clock, and correct
     rejected: dict[str, int] = field(default_factory=dict)
+    rejected_share: float | None = None  # of the rows read lately; None when they were few
+    rejected_alarm: float | None = None  # the share that is too much
     moved_ms: int | None = None
     source: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def alarm(self) -> str:
+        """What is to be told when too many rows are rejected, "" otherwise."""
+        share, most = self.rejected_share, self.rejected_alarm
+        if share is None or most is None or share <= most:
+            return ""
+        return (
+            f"{100 * share:.2g} % of the rows of {self.name} read lately were rejected, more than "
+            f"{100 * most:.2g} %"
+        )
 
     @property
     def lag(self) -> int:
@@ -54,6 +68,7 @@ class NodeStatus:
     batch_ms: int = 0
     rows_per_second: float = 0.0
     late: int = 0  # rows that were kept, and came after the windows they belong to were let go
+    corrected: int = 0  # results that were taken back after they had been given out for good
     inputs: list[InputStatus] = field(default_factory=list)
     restarts: int = 0
     retry_at: int | None = None  # milliseconds since 1970
@@ -119,6 +134,11 @@ class AppStatus:
     def failing(self) -> list[NodeStatus]:
         """Those that failed, also while they are tried again and have not got any further."""
         return [node for node in self.nodes if node.state == "failed" or node.error]
+
+    @property
+    def alarms(self) -> list[tuple[NodeStatus, InputStatus]]:
+        """The inputs of which too many rows are rejected."""
+        return [(node, each) for node in self.nodes for each in node.inputs if each.alarm]
 
     def write(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

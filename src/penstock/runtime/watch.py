@@ -11,14 +11,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock import clock
 from penstock.errors import ForeignCheckpoint, NodeChanged, PenstockError, TopicExists, WriterFenced
+from penstock.runtime.alarm import RejectedShare
 from penstock.runtime.installation import Installation
 from penstock.runtime.nodes import Built, writer_name
 from penstock.runtime.rate import Rate
 from penstock.runtime.status import InputStatus, NodeStatus
-from penstock.streams.source.offsets import ProgressFiles, SourceOffset, totals
+from penstock.streams.source.offsets import ProgressFiles, SourceOffset, Totals, totals
 from penstock.streams.source.spec import SourceSpec
 from penstock.streams.source.topic import SourceTopic, open_topic
-from penstock.streams.state import clean, late_rows
+from penstock.streams.state import clean, late_and_corrected
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class Watch:
         self._cleaned = -1
         self._counted = -1
         self._rate = Rate()
+        self._shares: dict[str, RejectedShare] = {}
         self._publish_at = 0.0
         self._published: dict[tuple[str, int], int] = {}
         self.status = NodeStatus(
@@ -58,6 +60,7 @@ class Watch:
                     each.topic,
                     timed=each.rule is not None,
                     idle_after=each.rule.idle_after if each.rule else None,
+                    rejected_alarm=built.alarms.get(each.name),
                     source=each.options(),
                 )
                 for each in built.sources
@@ -182,7 +185,7 @@ class Watch:
         now = clock.monotonic()
         if status.read != seen:
             began = now - status.batch_ms / 1_000
-            before = sum(totals(offset.progress)[0] for offset in ends.values())
+            before = sum(totals(offset.progress).read for offset in ends.values())
             self._rate.note(now, status.read, began=began, before=before)
         status.rows_per_second = self._rate.at(now)
         self._note_late()
@@ -204,8 +207,9 @@ class Watch:
                     progress[number] = files.read(number, end)
                 except ForeignCheckpoint:  # planning has picked it up in this moment
                     continue
-        told.read, told.kept, rejected = totals(progress)
+        told.read, told.kept, told.stragglers, rejected = totals(progress)
         told.rejected = dict(rejected)
+        self._note_share(told, totals(offset.progress))
         told.marks = sum(each.marks for each in progress.values())
         told.clock = offset.clock
         reached = {str(number): end for number, end in offset.next.items()}
@@ -222,6 +226,18 @@ class Watch:
         except PenstockError:  # the node itself says what is wrong with its topic
             if topic := self._topics.pop(source.name, None):
                 topic.close()
+
+    def _note_share(self, told: InputStatus, before: Totals) -> None:
+        now = clock.monotonic()
+        share = self._shares.get(told.name)
+        if share is None:
+            share = RejectedShare(now, before.read, before.rejected.total())
+            self._shares[told.name] = share
+        share.note(now, told.read, sum(told.rejected.values()))
+        is_new = not told.alarm
+        told.rejected_share = share.at(now)
+        if told.alarm and is_new:
+            logger.warning("node %s: %s", self.name, told.alarm)
 
     def _publish_offsets(self) -> None:
         """Tells the log how far the node is, as a consumer group that every tool can show."""
@@ -250,9 +266,12 @@ class Watch:
         if batch == self._counted:
             return
         try:
-            self.status.late = sum(
-                late_rows(place.state, name, place.buckets, batch) for name in place.releasing
-            )
+            found = [
+                late_and_corrected(place.state, name, place.buckets, batch)
+                for name in place.releasing
+            ]
+            self.status.late = sum(late for late, _ in found)
+            self.status.corrected = sum(corrected for _, corrected in found)
             self._counted = batch
         except PenstockError:  # Spark may have left the operator out of this batch
             pass

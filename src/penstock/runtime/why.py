@@ -19,6 +19,7 @@ def explain(status: AppStatus, node: NodeStatus, *, life: Life, now: int) -> lis
         *(sentence for each in node.inputs for sentence in _lag(each, node, life)),
         *_clock(node),
         *(sentence for each in node.inputs for sentence in _rejected(each)),
+        *_corrected(node),
         *_late(node),
     ]
 
@@ -166,6 +167,8 @@ def _rejected(told: InputStatus) -> Iterator[str]:
     if not total:
         return
     share = f"{100 * total / told.read:.2g} %" if told.read else "all"
+    if told.alarm:
+        yield f"ALARM: {told.alarm}, which is its rejected_alarm."
     yield (
         f"{_rows(total)} of {told.name} {'was' if total == 1 else 'were'} rejected, {share} of "
         f'those read; app.rejected("{told.name}") is the stream of them.'
@@ -173,6 +176,14 @@ def _rejected(told: InputStatus) -> Iterator[str]:
     rule = Rule.parse(told.source["event_time"]) if "event_time" in told.source else Rule()
     for reason, count in sorted(told.rejected.items(), key=lambda each: -each[1]):
         yield f"  {count:,} {reason}: {_meaning(reason, rule)}"
+
+
+def _corrected(node: NodeStatus) -> Iterator[str]:
+    stragglers = sum(each.stragglers for each in node.inputs)
+    if stragglers or node.corrected:
+        came = "came after the clock, in time to correct"
+        results = "1 result" if node.corrected == 1 else f"{node.corrected:,} results"
+        yield f"{_rows(stragglers)} {came}; so far it took back {results}."
 
 
 def _late(node: NodeStatus) -> Iterator[str]:

@@ -59,10 +59,13 @@ def test_the_clock_is_the_least_that_is_not_idle_and_never_goes_back(
 
 
 def test_totals() -> None:
-    progress = {0: Progress(9, read=4, kept=3), 1: Progress(9, read=6, kept=4)}
+    progress = {
+        0: Progress(9, read=4, kept=3, stragglers=1),
+        1: Progress(9, read=6, kept=4, stragglers=2),
+    }
     progress[0].rejected["late"] = 1
     progress[1].rejected.update(late=1, future=1)
-    assert totals(progress) == (10, 7, {"late": 2, "future": 1})
+    assert totals(progress) == (10, 7, 3, {"late": 2, "future": 1})
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from penstock.streams.source.progress import Progress
 
 
 def some_progress() -> Progress:
-    return Progress(7, 100, {"a": 30, "b": 40}, 2, 5, 4, Counter(late=1))
+    return Progress(7, 100, {"a": 30, "b": 40}, 2, 5, 4, 1, Counter(late=1))
 
 
 def test_as_json() -> None:

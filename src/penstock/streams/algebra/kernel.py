@@ -61,6 +61,11 @@ class Kernel(Protocol):
         ...
 
     @property
+    def is_final(self) -> bool:
+        """Whether what it gives is meant to stay, so that to take it back is a correction."""
+        ...
+
+    @property
     def portable(self) -> bool:
         """Whether the spec says everything, as it cannot of functions that a user wrote."""
         ...

@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from uuid import uuid4
 
 import fsspec
@@ -79,13 +79,22 @@ def clock_of(
     return least if before is None else max(least, before)
 
 
-def totals(progress: dict[int, Progress]) -> tuple[int, int, Counter[str]]:
-    """Rows read, rows kept, and rows rejected by reason, of all partitions."""
+class Totals(NamedTuple):
+    read: int
+    kept: int
+    stragglers: int
+    rejected: Counter[str]
+
+
+def totals(progress: Mapping[int, Progress]) -> Totals:
+    """What became of the rows of all partitions."""
     rejected: Counter[str] = Counter()
     for each in progress.values():
         rejected.update(each.rejected)
-    read = sum(each.read for each in progress.values())
-    return read, sum(each.kept for each in progress.values()), rejected
+    read, kept, stragglers = (
+        sum(getattr(each, name) for each in progress.values()) for name in Totals._fields[:3]
+    )
+    return Totals(read, kept, stragglers, rejected)
 
 
 def clock_of_batch(checkpoint: str, batch: int) -> int | None:

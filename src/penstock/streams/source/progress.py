@@ -13,8 +13,8 @@ class Progress:
     """What was seen of a partition before offset `at`, in microseconds, and what became of it.
 
     `high` is the highest event time, and `promised` what each producer said by punctuation: that
-    it sends no more events before that time. Always `read == kept + sum(rejected.values())`; marks
-    are punctuation, which are no rows.
+    it sends no more events before that time. Always `read == kept + sum(rejected.values())`;
+    stragglers are among those kept; marks are punctuation, which are no rows.
     """
 
     at: int
@@ -23,6 +23,7 @@ class Progress:
     marks: int = 0
     read: int = 0
     kept: int = 0
+    stragglers: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
 
     def clock(self, rule: Rule) -> int | None:
@@ -50,6 +51,7 @@ class Progress:
             "marks": self.marks,
             "read": self.read,
             "kept": self.kept,
+            "stragglers": self.stragglers,
             "rejected": dict(self.rejected),
         }
 
@@ -62,5 +64,6 @@ class Progress:
             content["marks"],
             content["read"],
             content["kept"],
+            content.get("stragglers", 0),  # which earlier versions did not count
             Counter(content["rejected"]),
         )

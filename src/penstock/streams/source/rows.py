@@ -153,6 +153,7 @@ class _Chunk:
         progress.marks += len(self._promises)
         progress.read += count
         progress.kept += int(kept.sum())
+        progress.stragglers += int((classes == STRAGGLER).sum())
         for code, reason in REASONS.items():
             if number := int((classes == code).sum()):
                 progress.rejected[reason] += number

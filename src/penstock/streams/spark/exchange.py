@@ -13,13 +13,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from penstock.streams.algebra.changes import WEIGHT
 from penstock.streams.algebra.kernel import END, Kernel
 from penstock.streams.source.offsets import clock_of_batch, has_idle_source, time_of_batch
 from penstock.streams.source.spec import PACKED
 from penstock.streams.spark.origin import Origin, origin_of, with_origin
 from penstock.streams.spark.packing import Packer, batch_id, forget_files, unpack
 from penstock.streams.spark.place import QueryPlace, place_for, warm_folder
-from penstock.streams.state import EMPTY, BucketState, open_for
+from penstock.streams.state import EMPTY, BucketState, fixed_width, open_for
 
 
 def run_kernel(
@@ -94,7 +95,10 @@ class Step:
                 may_skip=partial(has_idle_source, self._checkpoint),
                 schema=self._kernel.state,
             ) as state:
-                yield from self._kernel.step(state, packed, clock)
+                for changed in self._kernel.step(state, packed, clock):
+                    if self._kernel.is_final:
+                        state.count_corrected(_taken_back(changed))
+                    yield changed
                 state.commit(batch, clock)
 
     def _at_once(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -113,3 +117,7 @@ class Step:
         ):
             for packed in unpack(batches).values():
                 yield from self._kernel.step(state, packed, END)
+
+
+def _taken_back(changed: pa.RecordBatch) -> int:
+    return int((fixed_width.numbers(changed.column(WEIGHT)) < 0).sum())

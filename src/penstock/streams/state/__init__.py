@@ -3,7 +3,13 @@
 from penstock.streams.state.bucket import EMPTY, BucketState
 from penstock.streams.state.durable import clean
 from penstock.streams.state.gaps import open_for
-from penstock.streams.state.info import BucketInfo, late_rows, look_up, state_info, state_schema
+from penstock.streams.state.info import (
+    BucketInfo,
+    late_and_corrected,
+    look_up,
+    state_info,
+    state_schema,
+)
 from penstock.streams.state.keys import bucket_of
 from penstock.streams.state.rescale import forget, rescale
 from penstock.streams.state.schema import StateSchema
@@ -16,7 +22,7 @@ __all__ = [
     "bucket_of",
     "clean",
     "forget",
-    "late_rows",
+    "late_and_corrected",
     "look_up",
     "open_for",
     "rescale",

@@ -110,6 +110,15 @@ class BucketState(Rows):
         self._change()
         self._reached = self._reached._replace(late=self.late + rows)
 
+    @property
+    def corrected(self) -> int:
+        """The results in all that were taken back after they had been given out for good."""
+        return self._reached.corrected
+
+    def count_corrected(self, results: int) -> None:
+        self._change()
+        self._reached = self._reached._replace(corrected=self.corrected + results)
+
     def commit(self, version: int, clock: int | None = None) -> None:
         """Makes what was changed durable, as this version, and ends the step.
 

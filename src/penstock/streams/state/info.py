@@ -36,10 +36,13 @@ def state_info(address: str | Path, operator: str, buckets: int) -> list[BucketI
     return found
 
 
-def late_rows(address: str | Path, operator: str, buckets: int, version: int) -> int:
-    """How many rows came after what they belong to was let go; raises StateMissing."""
+def late_and_corrected(
+    address: str | Path, operator: str, buckets: int, version: int
+) -> tuple[int, int]:
+    """How many rows came too late, and how many results were corrected; raises StateMissing."""
     files = [BucketFiles(str(address), operator, bucket, buckets) for bucket in range(buckets)]
-    return sum(each.trailer(version).reached.late for each in files)
+    reached = [each.trailer(version).reached for each in files]
+    return sum(each.late for each in reached), sum(each.corrected for each in reached)
 
 
 def look_up(

@@ -32,6 +32,8 @@ class AggregateKernel:
     is the highest of all changes since the key was last without rows.
     """
 
+    is_final = False
+
     def __init__(
         self,
         by: str | Sequence[str],

@@ -34,6 +34,7 @@ class HeldKernel:
     end a row can still change."""
 
     portable = True
+    is_final = False
 
     def __init__(
         self,

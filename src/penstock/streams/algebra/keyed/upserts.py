@@ -40,6 +40,7 @@ class UpsertKernel:
     """
 
     portable = True
+    is_final = False
 
     def __init__(
         self, key: str | Sequence[str], schema: pa.Schema, time: str | None = None

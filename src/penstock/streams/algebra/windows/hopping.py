@@ -3,6 +3,10 @@
 State has a row for each key and pane, so that every event is in it once, however many windows
 overlap; a window is the panes that it covers, merged. Windows are numbered: number k covers `size`
 panes from pane k * hop on.
+
+A pane is due when the first window that has it ends. From then on the newest such pane of a key is
+due whenever a window ends: whatever older ones are in that window, it is in it too. The others are
+due when they can be let go.
 """
 
 from collections.abc import Iterator
@@ -13,10 +17,11 @@ import pyarrow as pa
 
 from penstock.events.compiled import Mask, Numbers
 from penstock.streams.algebra.changes import changes
-from penstock.streams.algebra.folds.fold import Parts
+from penstock.streams.algebra.folds.fold import Parts, take
 from penstock.streams.algebra.kernel import END, NEVER
-from penstock.streams.algebra.rows.groups import group_rows, grouped
+from penstock.streams.algebra.rows.groups import group_rows
 from penstock.streams.algebra.windows.panes import Panes
+from penstock.streams.algebra.windows.ranges import Ranges, merge_ranges
 from penstock.streams.algebra.windows.window import Hopping
 from penstock.streams.algebra.windows.windowed import DUE, Windowed, panes_of
 from penstock.streams.state import BucketState
@@ -26,9 +31,10 @@ _PANES_AT_ONCE = 1 << 20
 
 
 class Pairs(NamedTuple):
-    """Keys and windows, each pair once."""
+    """Keys and windows, each pair once, in the order of their keys' numbers and of the windows."""
 
     keys: pa.RecordBatch
+    whose: Numbers
     windows: Numbers
 
     def __len__(self) -> int:
@@ -36,7 +42,7 @@ class Pairs(NamedTuple):
 
     def some(self, piece: slice) -> "Pairs":
         keys = self.keys.slice(piece.start, piece.stop - piece.start)
-        return Pairs(keys, self.windows[piece])
+        return Pairs(keys, self.whose[piece], self.windows[piece])
 
 
 class WindowKernel(Windowed):
@@ -97,16 +103,33 @@ class WindowKernel(Windowed):
         keys = state.take_keys(places)
         first, last = self._windows_of(panes_of(keys))
         next_open = self._first_after(now)
+        due = last + 1
         if self.emit == "final":
             open_from = self._first_after(before)
             pairs = self._pairs(keys, np.maximum(first, open_from), np.minimum(last, next_open - 1))
             yield from self._changed(pairs, None, self._of_windows(state, pairs))
-        due = np.maximum(first, next_open) if self.emit == "final" else last + 1
-        gone = np.zeros(len(places), np.bool_)
-        waiting = due <= last
-        gone[~waiting] = self._ends(last[~waiting]) + self.correct_for <= now
+            newest = self._newest(keys, (first < next_open) & (next_open <= last))
+            due[newest] = next_open
+        gone = (due > last) & (self._ends(last) + self.correct_for <= now)
         self._put_due(state, places[~gone], due[~gone], last[~gone])
         state.remove(places[gone])
+
+    def _newest(self, keys: pa.RecordBatch, wanted: Mask) -> Numbers:
+        """Of these panes, the newest wanted one of each key."""
+        rows = np.flatnonzero(wanted)
+        if len(rows) == 0:
+            return rows
+        whose, panes = self._whose(keys)[rows], panes_of(keys)[rows]
+        order = np.lexsort((panes, whose))
+        is_last: Mask = np.diff(whose[order], append=-1) != 0
+        newest: Numbers = rows[order[is_last]]
+        return newest
+
+    def _whose(self, keys: pa.RecordBatch) -> Numbers:
+        """A number for each row's key, without its pane."""
+        if not self.keys:
+            return np.zeros(keys.num_rows, np.int64)
+        return group_rows(keys.select(range(len(self.keys)))).ids
 
     def _put_due(self, state: BucketState, places: Numbers, due: Numbers, last: Numbers) -> None:
         """Each pane is looked at when window `due` ends, or, past its last one, when it can go."""
@@ -133,19 +156,31 @@ class WindowKernel(Windowed):
         return (pane - self._size) // self._hop + 1
 
     def _pairs(self, keys: pa.RecordBatch, first: Numbers, last: Numbers) -> Pairs:
-        """The windows from `first` to `last` of each of these keys, each once."""
-        counts = np.maximum(last - first + 1, 0)
-        rows = np.repeat(np.arange(len(counts)), counts)
-        within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        windows = first[rows] + within
-        columns = [column.take(pa.array(rows)) for column in keys.columns[:-1]]
+        """The windows from `first` to `last` of the key of each of these panes.
+
+        Both do not fall as panes rise, so of the panes of a key each only adds to those before.
+        """
+        rows = np.flatnonzero(first <= last)
+        whose = np.arange(len(rows))
+        if self._size > 1:  # else a pane is a window
+            numbers, panes = self._whose(keys)[rows], panes_of(keys)[rows]
+            order = np.lexsort((panes, numbers))
+            rows, whose = rows[order], numbers[order]
+        first, last = first[rows], last[rows]
+        if self._size > 1 and len(rows):
+            is_same = whose[1:] == whose[:-1]
+            first[1:] = np.where(is_same, np.maximum(first[1:], last[:-1] + 1), first[1:])
+        counts = last - first + 1
+        repeated = np.repeat(np.arange(len(rows)), counts)
+        within = np.arange(len(repeated)) - np.repeat(np.cumsum(counts) - counts, counts)
+        windows = first[repeated] + within
+        taken = pa.array(rows[repeated])
+        columns = [column.take(taken) for column in keys.columns[:-1]]
         chosen = pa.RecordBatch.from_arrays([*columns, pa.array(windows)], schema=keys.schema)
-        if self._size > 1 and len(windows):  # else a pane is a window
-            chosen = group_rows(chosen).keys
-        return Pairs(chosen, panes_of(chosen))
+        return Pairs(chosen, whose[repeated], windows)
 
     def _of_windows(self, state: BucketState, pairs: Pairs) -> Parts | None:
-        """The merged parts of each window; None when there are no windows at all."""
+        """The merged parts of each window, null where there is none; None of no windows at all."""
         if len(pairs) == 0:
             return None
         at_once = max(1, _PANES_AT_ONCE // self._size)
@@ -158,18 +193,36 @@ class WindowKernel(Windowed):
         return [pa.concat_arrays(each) for each in zip(*pieces, strict=True)]
 
     def _of_some(self, state: BucketState, pairs: Pairs) -> Parts:
-        count, size = len(pairs), self._size
-        panes = (pairs.windows * self._hop)[:, None] + np.arange(size)
-        rows = np.repeat(np.arange(count), size)
-        columns = [column.take(pa.array(rows)) for column in pairs.keys.columns[:-1]]
-        places = state.find(
-            pa.RecordBatch.from_arrays(
-                [*columns, pa.array(panes.reshape(-1))], schema=self.state.keys
-            )
-        )
+        rows, panes, ends = self._covered(pairs)
+        taken = pa.array(rows)
+        columns = [column.take(taken) for column in pairs.keys.columns[:-1]]
+        keys = pa.RecordBatch.from_arrays([*columns, pa.array(panes)], schema=self.state.keys)
+        places = state.find(keys)
         there = places >= 0
         parts = self._parts_of(state.take_values(places[there]))
-        return self._summary.merge(parts, grouped(rows[there], pairs.keys), None)
+        if self._size == 1:
+            return parts if there.all() else _spread(parts, there)
+        found = np.concatenate([np.zeros(1, np.int64), np.cumsum(there)])
+        ranges = Ranges(found[ends - self._size], found[ends] - 1)
+        filled = ranges.first <= ranges.last
+        ranges = Ranges(ranges.first[filled], ranges.last[filled])
+        keys = keys.filter(pa.array(there))
+        if not filled.any():
+            return _spread(parts, filled)
+        merged = merge_ranges(self._summary, parts, ranges, keys)
+        return merged if filled.all() else _spread(merged, filled)
+
+    def _covered(self, pairs: Pairs) -> tuple[Numbers, Numbers, Numbers]:
+        """The panes of these windows, each once for its key: by which pair each is there, which
+        pane it is, and where those of each window end, which are the last `size` before that."""
+        first = pairs.windows * self._hop
+        last = first + self._size - 1
+        is_same = pairs.whose[1:] == pairs.whose[:-1]
+        first[1:] = np.where(is_same, np.maximum(first[1:], last[:-1] + 1), first[1:])
+        counts = last - first + 1
+        ends = np.cumsum(counts)
+        rows = np.repeat(np.arange(len(pairs)), counts)
+        return rows, first[rows] + np.arange(len(rows)) - (ends - counts)[rows], ends
 
     def _changed(
         self, pairs: Pairs, old: Parts | None, new: Parts | None
@@ -185,3 +238,9 @@ class WindowKernel(Windowed):
             before, was = self._results(old, pairs.keys)
         columns = [[window, *keys, *results, time] for results in (before, after)]
         yield from changes(self.output, columns[0], was, columns[1], now)
+
+
+def _spread(parts: Parts, there: Mask) -> Parts:
+    """The parts in the places where they are there, null in the others."""
+    rows = np.where(there, np.cumsum(there) - 1, -1)
+    return [take(part, rows) for part in parts]

@@ -169,6 +169,10 @@ class Windowed(ABC):
         return pa.StructArray.from_arrays([start, end], fields=list(WINDOW_FIELD.type)), time
 
     @property
+    def is_final(self) -> bool:
+        return self.emit == "final"
+
+    @property
     def portable(self) -> bool:
         return self._summary.portable
 

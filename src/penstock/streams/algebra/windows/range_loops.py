@@ -1,0 +1,23 @@
+"""The compiled search in pairs of numbers that are in order."""
+
+import numpy as np
+
+from penstock.events.compiled import Numbers, kernel
+
+
+@kernel
+def count_up_to(
+    firsts: Numbers, seconds: Numbers, first: Numbers, second: Numbers, counts: Numbers
+) -> None:
+    """How many of the pairs, which are in ascending order, come up to each of those given."""
+    for i in range(first.shape[0]):
+        a, b = first[np.uint64(i)], second[np.uint64(i)]
+        low, high = 0, firsts.shape[0]
+        while low < high:
+            middle = (low + high) >> 1
+            other = firsts[np.uint64(middle)]
+            if other < a or (other == a and seconds[np.uint64(middle)] <= b):
+                low = middle + 1
+            else:
+                high = middle
+        counts[np.uint64(i)] = low
