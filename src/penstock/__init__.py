@@ -32,6 +32,16 @@ if TYPE_CHECKING:
     )
     from penstock.streams.algebra.windows.window import hopping, session, sliding, tumbling
     from penstock.streams.source.event_time import EventTime
+    from penstock.streams.spark.analytics import (
+        anomaly,
+        compare,
+        dedup,
+        gaps,
+        latest,
+        rate,
+        rolling,
+        seen_before,
+    )
     from penstock.streams.spark.operators import (
         aggregate,
         at_processing_time,
@@ -54,25 +64,33 @@ __all__ = [
     "Record",
     "__version__",
     "aggregate",
+    "anomaly",
     "approx_distinct",
     "approx_quantile",
     "approx_top",
     "at_processing_time",
     "changes",
     "collect",
+    "compare",
     "console",
     "count",
+    "dedup",
     "distinct",
     "each_batch",
     "errors",
     "first",
+    "gaps",
     "histogram",
     "hopping",
     "last",
+    "latest",
     "max",
     "mean",
     "min",
     "quantile",
+    "rate",
+    "rolling",
+    "seen_before",
     "session",
     "sliding",
     "stddev",
@@ -84,6 +102,7 @@ __all__ = [
 ]
 
 _AGGREGATES = "penstock.streams.algebra.aggregates.functions"
+_ANALYTICS = "penstock.streams.spark.analytics"
 _OPERATORS = "penstock.streams.spark.operators"
 _WINDOWS = "penstock.streams.algebra.windows.window"
 _SINKS = "penstock.sinks.functions"
@@ -93,6 +112,19 @@ _LATER = {
     "App": "penstock.runtime.app",
     "EventTime": "penstock.streams.source.event_time",
     **dict.fromkeys(("aggregate", "at_processing_time", "changes", "timed", "window"), _OPERATORS),
+    **dict.fromkeys(
+        (
+            "anomaly",
+            "compare",
+            "dedup",
+            "gaps",
+            "latest",
+            "rate",
+            "rolling",
+            "seen_before",
+        ),
+        _ANALYTICS,
+    ),
     **dict.fromkeys(
         (
             "Aggregation",

@@ -46,8 +46,8 @@ def test_settled_is_when_all_was_read() -> None:
         ([100, None], (), None, None),
         ([100, None], (), 50, 50),
         ([100, None], (1,), None, 90),
-        ([100, 70], (0, 1), 20, 20),
-        ([100, 70], (0, 1), None, None),
+        ([100, 70], (0, 1), 20, 90),
+        ([100, 70], (0, 1), None, 90),
         ([], (), None, None),
     ],
 )

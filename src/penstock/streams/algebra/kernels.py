@@ -3,18 +3,34 @@
 from typing import Any
 
 from penstock.errors import InvalidInput
+from penstock.streams.algebra.analytics.bloom import BloomKernel
+from penstock.streams.algebra.analytics.dedup import DedupKernel
+from penstock.streams.algebra.analytics.gaps import GapKernel
+from penstock.streams.algebra.analytics.in_order import InOrderKernel
+from penstock.streams.algebra.analytics.seen import SeenKernel
+from penstock.streams.algebra.analytics.series import SeriesKernel
 from penstock.streams.algebra.kernel import Kernel
 from penstock.streams.algebra.keyed.aggregate import AggregateKernel
 from penstock.streams.algebra.keyed.held import HeldKernel
 from penstock.streams.algebra.keyed.upserts import UpsertKernel
 from penstock.streams.algebra.windows.hopping import WindowKernel
+from penstock.streams.algebra.windows.rolling import RollingKernel
 from penstock.streams.algebra.windows.sessions import SessionKernel
-from penstock.streams.algebra.windows.window import Session, Window
+from penstock.streams.algebra.windows.sliding import SlidingKernel
+from penstock.streams.algebra.windows.window import Session, Sliding, Window
 
 _KERNELS: dict[str, Any] = {
     "aggregate": AggregateKernel,
+    "bloom": BloomKernel,
+    "dedup": DedupKernel,
+    "gaps": GapKernel,
     "held": HeldKernel,
+    "in_order": InOrderKernel,
+    "rolling": RollingKernel,
+    "seen": SeenKernel,
+    "series": SeriesKernel,
     "session": SessionKernel,
+    "sliding": SlidingKernel,
     "upsert": UpsertKernel,
     "window": WindowKernel,
 }
@@ -24,6 +40,8 @@ def kernel_over(by: Any, window: Window, *arguments: Any, **options: Any) -> Ker
     """The kernel for windows of this kind, with the arguments that each takes."""
     if isinstance(window, Session):
         return SessionKernel(by, window, *arguments, **options)
+    if isinstance(window, Sliding):
+        return SlidingKernel(by, window, *arguments, **options)
     return WindowKernel(by, window, *arguments, **options)
 
 

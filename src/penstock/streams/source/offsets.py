@@ -71,12 +71,19 @@ class SourceOffset:
 def clock_of(
     progress: dict[int, Progress], rule: Rule, idle: frozenset[int], before: int | None
 ) -> int | None:
-    """The least of the partitions that are not idle; it never goes back."""
-    clocks = [each.clock(rule) for number, each in progress.items() if number not in idle]
-    if not clocks or None in clocks:
+    """The least of the partitions that are not idle; it never goes back.
+
+    When all are, none holds the others back, and it is the highest: as if they had fallen silent
+    one after the other, that one last.
+    """
+    clocks = {number: each.clock(rule) for number, each in progress.items()}
+    awake = [clock for number, clock in clocks.items() if number not in idle]
+    if None in awake:
         return before
-    least = min(clock for clock in clocks if clock is not None)
-    return least if before is None else max(least, before)
+    known = [clock for clock in awake if clock is not None]
+    silent = [clock for clock in clocks.values() if clock is not None]
+    reached = [min(known)] if known else [max(silent)] if silent else []
+    return max([*reached, *([] if before is None else [before])], default=None)
 
 
 class Totals(NamedTuple):

@@ -30,7 +30,7 @@ from penstock.streams.spark.origin import (
 )
 
 PROCESSED = "_processed"
-_ANY = len(TIMES)  # a change may leave a row with what happened long ago: none comes too late
+ANY_TIME = len(TIMES)  # a change may leave a row with what happened long ago: none comes too late
 
 
 def aggregate(
@@ -51,7 +51,7 @@ def aggregate(
     check_asked(aggregates, "aggregate(orders, by='customer', n=ps.count())")
     time = time_column(df) if every is None else needed_time(df)
     kernel = AggregateKernel(by, aggregates, schema_of(df), time=time and time.name)
-    table = run(df, kernel, checkpoint, _ANY)
+    table = run(df, kernel, checkpoint, ANY_TIME)
     return _held(table, kernel.keys, every, None, checkpoint)
 
 
@@ -76,6 +76,35 @@ def window(
     On a stream outside an app `checkpoint` is the folder that the query is started with.
     """
     check_asked(aggregates, "window(orders, ps.tumbling('1 minute'), n=ps.count())")
+    return windowed(
+        df,
+        over,
+        by,
+        aggregates,
+        emit=emit,
+        every=every,
+        correct_for=correct_for,
+        checkpoint=checkpoint,
+    )
+
+
+def windowed(
+    df: DataFrame,
+    over: Window,
+    by: str | Sequence[str],
+    aggregates: Mapping[str, Aggregate],
+    *,
+    emit: str | None = None,
+    every: Duration | None = None,
+    correct_for: Duration | None = None,
+    checkpoint: str | None = None,
+) -> DataFrame:
+    """The table of windows, for operators that make something of it."""
+    if not isinstance(over, Window):
+        raise InvalidInput(
+            f"{over!r} is no window",
+            hint='ps.tumbling("1 minute"), or ps.hopping, ps.sliding, ps.session',
+        )
     if emit is not None and every is not None:
         raise InvalidInput(
             f"results come either as emit={emit!r} says or every {every}", hint="leave one out"
@@ -190,6 +219,6 @@ def run(df: DataFrame, kernel: Kernel, checkpoint: str | None, correct_for: int)
     if EVENT_TIME.name not in changed.columns:
         return changed
     # The event time of what ends now is before the clock.
-    lateness = min(correct_for + 1, _ANY)
+    lateness = min(correct_for + 1, ANY_TIME)
     marked = mark_time(changed, EVENT_TIME.name, lateness, by_wall_clock=by_wall_clock)
     return with_origin(marked, origin_of(changed))

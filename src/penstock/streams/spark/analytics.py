@@ -1,0 +1,247 @@
+"""Analytics over streams: rates, comparisons, what is unusual, doubled, latest, silent or new."""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.functions import col, unix_micros
+
+from penstock.clock import Duration
+from penstock.errors import InvalidInput
+from penstock.streams.algebra.aggregates.functions import Aggregate, count, last
+from penstock.streams.algebra.analytics.bloom import BloomKernel
+from penstock.streams.algebra.analytics.dedup import DedupKernel
+from penstock.streams.algebra.analytics.gaps import GapKernel
+from penstock.streams.algebra.analytics.in_order import InOrderKernel
+from penstock.streams.algebra.analytics.measures import Anomaly, Comparison, Measure
+from penstock.streams.algebra.analytics.seen import SeenKernel
+from penstock.streams.algebra.analytics.series import SeriesKernel, windows_back
+from penstock.streams.algebra.keyed.aggregate import AggregateKernel
+from penstock.streams.algebra.rows.shape import names_of
+from penstock.streams.algebra.windows.rolling import RollingKernel
+from penstock.streams.algebra.windows.window import Window, micros, sliding
+from penstock.streams.spark.operators import (
+    ANY_TIME,
+    check_asked,
+    lateness_of,
+    needed_time,
+    run,
+    schema_of,
+    windowed,
+)
+from penstock.streams.spark.origin import origin_of, time_column, with_origin
+
+
+def rolling(
+    df: DataFrame,
+    over: Duration,
+    by: str | Sequence[str] = (),
+    *,
+    emit: str = "final",
+    correct_for: Duration | None = None,
+    checkpoint: str | None = None,
+    **aggregates: Aggregate,
+) -> DataFrame:
+    """Every row, and what the rows of its key come to that are less than `over` before it.
+
+    `rolling(payments, "1 hour", by="card", usual=mean("amount"))`. The row itself is among them,
+    and so are those of the same time. A row is given out once, when the clock has passed it:
+    `emit="changes"` gives it at once, and again when it changes.
+    """
+    check_asked(aggregates, "rolling(payments, '1 hour', by='card', n=ps.count())")
+    time = needed_time(df)
+    lateness = lateness_of(time, correct_for)
+    kernel = RollingKernel(
+        by, sliding(over), aggregates, schema_of(df), time.name, correct_for=lateness, emit=emit
+    )
+    return run(df, kernel, checkpoint, lateness)
+
+
+def rate(
+    df: DataFrame,
+    over: Window,
+    by: str | Sequence[str] = (),
+    *,
+    per: Duration = "1s",
+    emit: str | None = None,
+    every: Duration | None = None,
+    correct_for: Duration | None = None,
+    checkpoint: str | None = None,
+) -> DataFrame:
+    """How many `events` each window has, and the `rate`, which is how many `per` second or so.
+
+    `rate(clicks, tumbling("1 minute"), by="page")`. Otherwise as `window`. A window without events
+    has no row.
+    """
+    unit = micros("per", per)
+    table = windowed(
+        df,
+        over,
+        by,
+        {"events": count()},
+        emit=emit,
+        every=every,
+        correct_for=correct_for,
+        checkpoint=checkpoint,
+    )
+    length = unix_micros("window.end") - unix_micros("window.start")
+    found = (col("events") * unit / length).alias("rate")
+    return _beside(table, found, after="events")
+
+
+def compare(
+    df: DataFrame,
+    over: Window,
+    by: str | Sequence[str] = (),
+    *,
+    to: Duration | None = None,
+    emit: str | None = None,
+    correct_for: Duration | None = None,
+    checkpoint: str | None = None,
+    **aggregates: Aggregate,
+) -> DataFrame:
+    """Windows, each beside an earlier one: the one before it, or that of so long ago.
+
+    `compare(orders, tumbling("1 day", zone="Europe/Berlin"), to="1 week", sold=sum("amount"))`
+    gives `sold_before`, `sold_difference` and `sold_ratio` too; they are null where the earlier
+    window had no rows. Otherwise as `window`.
+    """
+    measure = Comparison() if to is None else Comparison(windows_back(over, to))
+    return _series(df, over, by, measure, emit, correct_for, checkpoint, aggregates)
+
+
+def anomaly(
+    df: DataFrame,
+    over: Window,
+    by: str | Sequence[str] = (),
+    *,
+    history: int = 60,
+    threshold: float = 3.5,
+    emit: str | None = None,
+    correct_for: Duration | None = None,
+    checkpoint: str | None = None,
+    **aggregates: Aggregate,
+) -> DataFrame:
+    """Windows, each measured against its own `history`, which is so many windows before it.
+
+    `anomaly(clicks, tumbling("1 minute"), by="page", n=count())` gives `n_expected`, the median of
+    those, `n_score`, how far off it is (a robust z-score), and `n_unusual`: "high" or "low" when
+    that is more than `threshold`, and null otherwise. Otherwise as `window`.
+    """
+    measure = Anomaly(history, threshold)
+    return _series(df, over, by, measure, emit, correct_for, checkpoint, aggregates)
+
+
+def dedup(
+    df: DataFrame,
+    key: str | Sequence[str],
+    *,
+    within: Duration,
+    emit: str = "changes",
+    correct_for: Duration | None = None,
+    checkpoint: str | None = None,
+) -> DataFrame:
+    """The rows without duplicates: those whose key came less than `within` before, by event time.
+
+    `dedup(orders, "id", within="1 day")`. A row is given at once, and taken back if its twin turns
+    out to be the earlier one; with `emit="final"`, when the clock has passed it.
+    """
+    time = needed_time(df)
+    lateness = lateness_of(time, correct_for)
+    length = micros("within", within)
+    kernel = DedupKernel(key, schema_of(df), time.name, length, correct_for=lateness, emit=emit)
+    return run(df, kernel, checkpoint, lateness)
+
+
+def latest(df: DataFrame, key: str | Sequence[str], *, checkpoint: str | None = None) -> DataFrame:
+    """A table with the last row of each key, by event time, whenever it comes."""
+    time = needed_time(df)
+    keys = names_of(key)
+    others = [name for name in df.columns if name not in keys and not name.startswith("_")]
+    if not others:
+        raise InvalidInput(
+            f"the rows have nothing but their key, {', '.join(keys)}",
+            hint="keep other columns, or count them: ps.aggregate(df, by=..., n=ps.count())",
+        )
+    asked = {name: last(name) for name in others}
+    kernel = AggregateKernel(keys, asked, schema_of(df), time=time.name)
+    return run(df, kernel, checkpoint, ANY_TIME)
+
+
+def gaps(
+    df: DataFrame,
+    by: str | Sequence[str],
+    *,
+    after: Duration,
+    forget: Duration | None = None,
+    correct_for: Duration | None = None,
+    checkpoint: str | None = None,
+) -> DataFrame:
+    """When a key was silent for longer than `after`: `since` its last row, `until` its next one.
+
+    `gaps(readings, by="sensor", after="5 minutes")`. A row is given when the clock has passed its
+    first `after`; `until` is null as long as the silence lasts. A key is known forever, or as long
+    as `forget` says after its last row.
+    """
+    time = needed_time(df)
+    lateness = lateness_of(time, correct_for)
+    kernel = GapKernel(
+        by,
+        micros("after", after),
+        schema_of(df),
+        time.name,
+        correct_for=lateness,
+        forget=None if forget is None else micros("forget", forget),
+    )
+    return run(df, kernel, checkpoint, lateness)
+
+
+def seen_before(
+    df: DataFrame,
+    key: str | Sequence[str],
+    *,
+    error: float | None = None,
+    expected: int = 1_000_000,
+    checkpoint: str | None = None,
+) -> DataFrame:
+    """Every row, and whether its key came before, by event time, as `seen_before`.
+
+    It is exact, and keeps a row for every key; a row that turns out to be earlier corrects. With
+    an `error` of 0.01, one new key in a hundred is taken for a known one at most, as long as there
+    are no more than `expected` keys: a Bloom filter, of about ten bits a key. Rows are given then
+    when the clock has passed them, and nothing is corrected.
+    """
+    time = needed_time(df)
+    if error is None:
+        return run(df, SeenKernel(key, schema_of(df), time.name), checkpoint, time.correct_for)
+    held = run(df, InOrderKernel(key, schema_of(df), time.name), checkpoint, time.correct_for)
+    marked = time_column(held)
+    assert marked is not None
+    kernel = BloomKernel(key, schema_of(held), marked.name, error=error, expected=expected)
+    return run(held, kernel, checkpoint, time.correct_for)
+
+
+def _series(
+    df: DataFrame,
+    over: Window,
+    by: str | Sequence[str],
+    measure: Measure,
+    emit: str | None,
+    correct_for: Duration | None,
+    checkpoint: str | None,
+    aggregates: dict[str, Aggregate],
+) -> DataFrame:
+    check_asked(aggregates, "compare(orders, ps.tumbling('1 minute'), n=ps.count())")
+    lateness = lateness_of(needed_time(df), correct_for)
+    table = windowed(
+        df, over, by, aggregates, emit=emit, correct_for=correct_for, checkpoint=checkpoint
+    )
+    kernel = SeriesKernel(by, over, schema_of(table), measure, correct_for=lateness)
+    return run(table, kernel, checkpoint, lateness)
+
+
+def _beside(table: DataFrame, more: Column, *, after: str) -> DataFrame:
+    """The table with one more column, which stands after another."""
+    columns: list[Column] = []
+    for name in table.columns:
+        columns += [col(name), more] if name == after else [col(name)]
+    return with_origin(table.select(columns), origin_of(table))
