@@ -182,6 +182,10 @@ def test_stragglers_and_what_they_corrected() -> None:
     assert not any("took back" in each for each in said(a_node(an_input())))
 
 
+def test_duplicates() -> None:
+    assert said(a_node(an_input(), dropped=2))[-1] == "It has left out 2 rows as duplicates."
+
+
 def test_rejected() -> None:
     rejected = {"unparsable": 3, "late": 9, "future": 1, "missing": 2}
     assert said(a_node(an_input(rejected=rejected)))[2:] == [

@@ -68,6 +68,7 @@ class NodeStatus:
     batch_ms: int = 0
     rows_per_second: float = 0.0
     late: int = 0  # rows that were kept, and came after the windows they belong to were let go
+    dropped: int = 0  # rows that were left out, as duplicates are
     corrected: int = 0  # results that were taken back after they had been given out for good
     inputs: list[InputStatus] = field(default_factory=list)
     restarts: int = 0

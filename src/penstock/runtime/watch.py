@@ -4,6 +4,7 @@ import json
 import logging
 import math
 import re
+from collections import Counter
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
@@ -19,7 +20,7 @@ from penstock.runtime.status import InputStatus, NodeStatus
 from penstock.streams.source.offsets import ProgressFiles, SourceOffset, Totals, totals
 from penstock.streams.source.spec import SourceSpec
 from penstock.streams.source.topic import SourceTopic, open_topic
-from penstock.streams.state import clean, late_and_corrected
+from penstock.streams.state import clean, counted
 
 logger = logging.getLogger(__name__)
 
@@ -188,7 +189,7 @@ class Watch:
             before = sum(totals(offset.progress).read for offset in ends.values())
             self._rate.note(now, status.read, began=began, before=before)
         status.rows_per_second = self._rate.at(now)
-        self._note_late()
+        self._note_counts()
         self._publish_offsets()
         self._clean()
 
@@ -261,17 +262,16 @@ class Watch:
             self._publish_at = clock.monotonic() + _PUBLISH_AGAIN
             logger.warning("the offsets of %s were not published: %s", self.name, error.message)
 
-    def _note_late(self) -> None:
+    def _note_counts(self) -> None:
         place, batch = self._built.place, self.status.batch
         if batch == self._counted:
             return
         try:
-            found = [
-                late_and_corrected(place.state, name, place.buckets, batch)
-                for name in place.releasing
-            ]
-            self.status.late = sum(late for late, _ in found)
-            self.status.corrected = sum(corrected for _, corrected in found)
+            found: Counter[str] = Counter()
+            for name in place.releasing:
+                found.update(counted(place.state, name, place.buckets, batch))
+            for name, count in found.items():
+                setattr(self.status, name, count)
             self._counted = batch
         except PenstockError:  # Spark may have left the operator out of this batch
             pass

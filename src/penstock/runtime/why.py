@@ -21,6 +21,7 @@ def explain(status: AppStatus, node: NodeStatus, *, life: Life, now: int) -> lis
         *(sentence for each in node.inputs for sentence in _rejected(each)),
         *_corrected(node),
         *_late(node),
+        *_dropped(node),
     ]
 
 
@@ -192,6 +193,11 @@ def _late(node: NodeStatus) -> Iterator[str]:
             f"{_rows(node.late)} came after the windows they belong to were let go, and count "
             "nowhere: from a partition that was idle, or a longer correct_for would take them."
         )
+
+
+def _dropped(node: NodeStatus) -> Iterator[str]:
+    if node.dropped:
+        yield f"It has left out {_rows(node.dropped)} as duplicates."
 
 
 def _meaning(reason: str, rule: Rule) -> str:

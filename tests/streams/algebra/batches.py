@@ -100,10 +100,16 @@ class Query:
         return count
 
     def late(self) -> int:
+        return self._sum("late")
+
+    def dropped(self) -> int:
+        return self._sum("dropped")
+
+    def _sum(self, what: str) -> int:
         count = 0
         for bucket in range(self._buckets):
             with self._open(bucket) as state:
-                count += state.late
+                count += getattr(state, what)
         return count
 
     def table(self, *more_keys: str) -> list[str]:

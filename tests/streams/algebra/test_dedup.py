@@ -82,15 +82,15 @@ def _batches(draw: st.DrawFn) -> tuple[int, list[tuple[list[Row], int]]]:
         least = max(-20, clock - correct_for)
         rows = [
             row(
-                draw(st.integers(least, least + 25)),
+                draw(st.integers(least, least + 9)),
                 draw(st.sampled_from(["a", None])),
                 draw(st.sampled_from([0.0, 1.0])),
                 (draw(st.integers(0, 1)), draw(st.integers(0, 2))),
             )
-            for _ in range(draw(st.integers(0, 6)))
+            for _ in range(draw(st.integers(0, 5)))
         ]
         batches.append((rows, clock))
-        clock = max(clock, draw(st.integers(-20, 45)))
+        clock = max(clock, -20) + draw(st.integers(0, 7))
     return correct_for, batches
 
 
@@ -113,6 +113,7 @@ def test_after_every_batch_as_if_all_rows_were_there_at_once(
             query.batch(cut(batch_of(SCHEMA, rows), cuts), mishap, micros(clock))
             seen += rows
             assert query.table("_time") == expected(seen, clock, emit)
+        assert query.dropped() == len(seen) - len(expected(seen, AT_THE_END, emit))
         assert query.state_rows() == 0
         assert query.late() == 0
 

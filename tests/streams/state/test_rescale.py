@@ -9,6 +9,7 @@ from penstock.streams.state import (
     BucketState,
     StateSchema,
     bucket_of,
+    counted,
     look_up,
     rescale,
     state_info,
@@ -155,6 +156,8 @@ def test_rows_stay_with_those_they_belong_to(tmp_path: Path, name: str) -> None:
         with opened(bucket, 3, -1) as state:
             state.put(state.find_or_add(keys.filter(mine)), batch.select(["due"]).filter(mine))
             state.count_late(bucket + 1)
+            state.count_corrected(10)
+            state.count_dropped(100)
             state.commit(0, clock=2500)
     rescale(tmp_path / "durable", operator="join", from_buckets=3, to_buckets=5, version=0)
 
@@ -168,6 +171,8 @@ def test_rows_stay_with_those_they_belong_to(tmp_path: Path, name: str) -> None:
             due += state.take(state.due(2500)).column("pane").to_pylist()
     assert sorted(due) == list(range(251))
     assert sum(each.late for each in state_info(tmp_path / "durable", "join", 5)) == 1 + 2 + 3
+    counts = counted(tmp_path / "durable", "join", 5, 0)
+    assert counts == {"late": 6, "corrected": 30, "dropped": 300}
     key = {"customer": "c3", "pane": 43}
     assert look_up(tmp_path / "durable", "join", 5, key) == {**key, "due": 430}
     assert state_schema(tmp_path / "durable", "join", 5).spread_keys == names

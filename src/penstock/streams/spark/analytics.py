@@ -149,7 +149,8 @@ def dedup(
     lateness = lateness_of(time, correct_for)
     length = micros("within", within)
     kernel = DedupKernel(key, schema_of(df), time.name, length, correct_for=lateness, emit=emit)
-    return run(df, kernel, checkpoint, lateness)
+    # A row may be taken back for as long as one can come that is just before it.
+    return run(df, kernel, checkpoint, lateness + length)
 
 
 def latest(df: DataFrame, key: str | Sequence[str], *, checkpoint: str | None = None) -> DataFrame:
@@ -192,7 +193,7 @@ def gaps(
         correct_for=lateness,
         forget=None if forget is None else micros("forget", forget),
     )
-    return run(df, kernel, checkpoint, lateness)
+    return run(df, kernel, checkpoint, ANY_TIME)  # a silence may end long after it began
 
 
 def seen_before(

@@ -5,7 +5,7 @@ from penstock.streams.state.durable import clean
 from penstock.streams.state.gaps import open_for
 from penstock.streams.state.info import (
     BucketInfo,
-    late_and_corrected,
+    counted,
     look_up,
     state_info,
     state_schema,
@@ -21,8 +21,8 @@ __all__ = [
     "StateSchema",
     "bucket_of",
     "clean",
+    "counted",
     "forget",
-    "late_and_corrected",
     "look_up",
     "open_for",
     "rescale",

@@ -119,6 +119,16 @@ class BucketState(Rows):
         self._change()
         self._reached = self._reached._replace(corrected=self.corrected + results)
 
+    @property
+    def dropped(self) -> int:
+        """The rows in all that were left out, as duplicates are."""
+        return self._reached.dropped
+
+    def count_dropped(self, rows: int) -> None:
+        """Fewer than none when one turns out not to be a duplicate."""
+        self._change()
+        self._reached = self._reached._replace(dropped=self.dropped + rows)
+
     def commit(self, version: int, clock: int | None = None) -> None:
         """Makes what was changed durable, as this version, and ends the step.
 

@@ -19,7 +19,7 @@ from penstock.streams.state.schema import StateSchema
 NOTHING = 0  # the identity of the state before its first version
 
 _MAGIC = b"psstate3"
-_FIELDS = struct.Struct("<8sqQQQqQqqq")
+_FIELDS = struct.Struct("<8sqQQQqQqqqq")
 _NO_CLOCK = -(2**63)
 _CRC = struct.Struct("<Q")
 TRAILER_BYTES = _FIELDS.size + _CRC.size
@@ -28,13 +28,14 @@ TRAILER_BYTES = _FIELDS.size + _CRC.size
 class Reached(NamedTuple):
     """How far a version is.
 
-    `late` rows in all came after what they belong to was let go; `corrected` results were taken
-    back that had been given out for good.
+    `late` rows in all came after what they belong to was let go, and `dropped` ones were left out,
+    as duplicates are; `corrected` results were taken back that had been given out for good.
     """
 
     clock: int | None = None  # that it was taken at, in microseconds
     late: int = 0
     corrected: int = 0
+    dropped: int = 0
 
 
 class Trailer(NamedTuple):
@@ -56,11 +57,12 @@ def read_trailer(tail: bytes, name: str) -> Trailer:
     """The trailer at the end of these bytes. Raises StateDamaged when there is none."""
     if len(tail) < TRAILER_BYTES:
         raise damaged(name, f"it is cut off after {len(tail)} bytes")
-    magic, *fields, clock, late, corrected = _FIELDS.unpack(tail[-TRAILER_BYTES : -_CRC.size])
+    fields = tail[-TRAILER_BYTES : -_CRC.size]
+    magic, *facts, clock, late, corrected, dropped = _FIELDS.unpack(fields)
     if magic != _MAGIC:
         raise damaged(name, "it does not end as a file of state does")
-    reached = Reached(None if clock == _NO_CLOCK else clock, late, corrected)
-    return Trailer._make([*fields, reached])
+    reached = Reached(None if clock == _NO_CLOCK else clock, late, corrected, dropped)
+    return Trailer._make([*facts, reached])
 
 
 def damaged(name: str, what: str) -> StateDamaged:
@@ -89,7 +91,7 @@ def write_file(
     crc = crc32c(pa.memory_map(str(path)).read_buffer())
     marks = _NO_CLOCK if reached.clock is None else reached.clock, *reached[1:]
     if identity is None:
-        facts = struct.pack("<QQQqqqq", crc, body, parent, version, *marks)
+        facts = struct.pack("<QQQqqqqq", crc, body, parent, version, *marks)
         identity = int.from_bytes(hashlib.blake2b(facts, digest_size=8).digest(), "little") or 1
     trailer = Trailer(version, schema.fingerprint, identity, parent, rows, body, reached)
     fields = _FIELDS.pack(_MAGIC, *trailer[:-1], *marks)

@@ -1,5 +1,6 @@
 """What there is to know of an operator's state, from its durable form alone."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,13 +37,16 @@ def state_info(address: str | Path, operator: str, buckets: int) -> list[BucketI
     return found
 
 
-def late_and_corrected(
-    address: str | Path, operator: str, buckets: int, version: int
-) -> tuple[int, int]:
-    """How many rows came too late, and how many results were corrected; raises StateMissing."""
-    files = [BucketFiles(str(address), operator, bucket, buckets) for bucket in range(buckets)]
-    reached = [each.trailer(version).reached for each in files]
-    return sum(each.late for each in reached), sum(each.corrected for each in reached)
+def counted(address: str | Path, operator: str, buckets: int, version: int) -> Counter[str]:
+    """How many rows were late or dropped, and results corrected, by these names.
+
+    Raises StateMissing.
+    """
+    found: Counter[str] = Counter()
+    for bucket in range(buckets):
+        reached = BucketFiles(str(address), operator, bucket, buckets).trailer(version).reached
+        found.update({name: getattr(reached, name) for name in ("late", "corrected", "dropped")})
+    return found
 
 
 def look_up(

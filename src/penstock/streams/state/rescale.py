@@ -32,7 +32,7 @@ def rescale(
     schema = BucketFiles(str(address), operator, 0, from_buckets).schema(version)
     counts = [0] * to_buckets
     clocks: set[int | None] = set()
-    late = corrected = 0
+    late = corrected = dropped = 0
     with tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
         paths = [f"{scratch}/{bucket}" for bucket in range(to_buckets)]
         with contextlib.ExitStack() as opened:
@@ -54,6 +54,7 @@ def rescale(
                     clocks.add(state.clock)
                     late += state.late
                     corrected += state.corrected
+                    dropped += state.dropped
                     for target, rows in state.rows_by_bucket(to_buckets):
                         streams[target].write_batch(schema.file_batch(rows))
                         counts[target] += rows.num_rows
@@ -68,8 +69,8 @@ def rescale(
         for files in places:
             files.delete_all()
         for files, path, count in zip(places, paths, counts, strict=True):
-            reached = Reached(clock, late, corrected)
-            late = corrected = 0  # in which bucket it is counted on makes no difference
+            reached = Reached(clock, late, corrected, dropped)
+            late = corrected = dropped = 0  # in which bucket it is counted on makes no difference
             with pa.memory_map(path) as content:
                 batches = pa.ipc.open_stream(content)
                 files.write_delta(

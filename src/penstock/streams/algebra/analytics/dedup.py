@@ -153,9 +153,12 @@ class DedupKernel:
         affected = _each_once(changing, after[after >= 0])
         keys = state.take_keys(affected)
         earlier = state.find(_panes_off(keys, -1))
-        old, was = self._given(state, affected, keys, earlier, before)
+        old, was = self._kept(state, affected, keys, earlier)
         self._merge(state, places, rows, groups.ids)
-        new, is_there = self._given(state, affected, keys, earlier, now)
+        new, is_there = self._kept(state, affected, keys, earlier)
+        came = int(fixed_width.numbers(rows.column(_ROWS)).sum())
+        state.count_dropped(came - int(is_there.sum()) + int(was.sum()))
+        was, is_there = self._given(old, was, before), self._given(new, is_there, now)
         yield from changes(self.output, old, was, new, is_there)
         self._settle(state, changing, now)
 
@@ -176,15 +179,17 @@ class DedupKernel:
             rows = rows.filter(pa.array(~late))
         return rows
 
-    def _given(
-        self,
-        state: BucketState,
-        places: Numbers,
-        keys: pa.RecordBatch,
-        earlier: Numbers,
-        clock: int,
+    def _given(self, rows: list[pa.Array], kept: Mask, clock: int) -> Mask:
+        """Which of these rows are given out at this clock."""
+        if self.emit == "changes":
+            return kept
+        times = rows[self.output.get_field_index(TIME)]
+        return kept & (fixed_width.numbers(times) < clock)
+
+    def _kept(
+        self, state: BucketState, places: Numbers, keys: pa.RecordBatch, earlier: Numbers
     ) -> tuple[list[pa.Array], Mask]:
-        """The first rows of these panes, and whether they are given out at this clock.
+        """The first rows of these panes, and whether they are no duplicates.
 
         `earlier` are the panes before, -1 for none. A pane that was added in this step, and not
         merged yet, has no row.
@@ -194,13 +199,11 @@ class DedupKernel:
         at = np.where(earlier >= 0, earlier, 0)
         follows = (earlier >= 0) & state.valid(_LAST)[at]
         since = fixed_width.numbers(times) - state.fixed(_LAST)[at]
-        given = fixed_width.validity(times) & ~(follows & (since < self.within))
-        if self.emit == "final":
-            given &= fixed_width.numbers(times) < clock
+        kept = fixed_width.validity(times) & ~(follows & (since < self.within))
         columns = [
             (keys if name in self.keys else values).column(name) for name in self.output.names[:-1]
         ]
-        return columns, given
+        return columns, kept
 
     def _merge(
         self, state: BucketState, places: Numbers, rows: pa.RecordBatch, ids: Numbers

@@ -201,7 +201,7 @@ class GapKernel:
         times = np.concatenate([first, last])
         whose = np.concatenate([whose, whose])
         begins = np.arange(2 * count) < count
-        order = np.lexsort((~begins, times, whose))
+        order = np.lexsort((times, whose))
         whose, times = whose[order], times[order]
         covered = np.cumsum(np.where(begins[order], 1, -1))  # by how many, from each time on
         parted = np.ones(2 * count, np.bool_)

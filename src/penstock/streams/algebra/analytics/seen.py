@@ -85,9 +85,8 @@ class SeenKernel:
         yield from answers(self.output, corrected, was_first, -1)
         yield from answers(self.output, corrected, ~was_first, 1)
         yield from answers(self.output, rows, seen, 1)
-        if len(firsts):
-            places = state.find_or_add(groups.keys.filter(pa.array(is_new)))
-            state.put(places, rows.take(pa.array(firsts)).select(self.state.values.names))
+        places = state.find_or_add(groups.keys.filter(pa.array(is_new)))
+        state.put(places, rows.take(pa.array(firsts)).select(self.state.values.names))
 
     def spec(self) -> dict[str, Any]:
         return {"kernel": "seen", **self._rows.spec()}

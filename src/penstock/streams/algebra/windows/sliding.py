@@ -112,9 +112,13 @@ class SlidingKernel(Windowed):
         entries, panes = Entries.due(state, due, self._summary, self._width)
         settled = self._settled_at(panes.panes)
         next_due = settled.copy()
-        for portion in panes.portions() if self.emit == "final" else ():
-            which, places = entries.of(panes.some(portion))
-            which, times = which + portion.start, entries.times(places)
+        waiting = np.flatnonzero((panes.panes + 1) * self._width > before)
+        if self.emit == "changes":
+            waiting = waiting[:0]
+        for portion in panes.some(waiting).portions():
+            chosen = waiting[portion]
+            which, places = entries.of(panes.some(chosen))
+            which, times = chosen[which], entries.times(places)
             later = times >= now
             np.minimum.at(next_due, which[later], times[later] + 1)
             ending = (before <= times) & ~later
