@@ -16,7 +16,14 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", "docs/apps.md", "docs/log.md", "docs/testing.md", "docs/windows.md"]
+PAGES = [
+    "README.md",
+    "docs/analytics.md",
+    "docs/apps.md",
+    "docs/log.md",
+    "docs/testing.md",
+    "docs/windows.md",
+]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
