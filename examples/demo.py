@@ -4,9 +4,10 @@
     python examples/demo.py --headless    without a person: checks its own numbers and exits
 
 Orders are appended all the time, some of them broken. The app of examples/shop.py picks out the
-large ones and keeps revenue by city up to date. Half way, its driver is killed and started again.
-At the end every acknowledged order must be counted exactly once, and every broken one must be
-among the rejected.
+large ones, keeps revenue by city up to date, and measures the pace of the orders by event time.
+Half way, its driver is killed and started again. At the end every acknowledged order must be
+counted exactly once, in the window in which it happened, and every broken one must be among the
+rejected.
 """
 
 import json
@@ -16,12 +17,13 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
@@ -33,6 +35,7 @@ from penstock.testing import wait_until
 
 SHOP = Path(__file__).with_name("shop.py")
 CITIES = ("Bergen", "Cusco", "Dakar", "Hobart", "Nara", "Quito")
+BARS = " ▁▂▃▄▅▆▇█"
 AT_ONCE = 50
 PAUSE = 0.05
 WITHIN = 240.0  # seconds that anything may take, on a machine that has other things to do
@@ -49,6 +52,7 @@ class Till:
         self.totals: Counter[str] = Counter()
         self.broken: Counter[str] = Counter()
         self.large = 0
+        self.windows: Counter[int] = Counter()  # by their start, in seconds
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
@@ -66,7 +70,8 @@ class Till:
         number = self._number
         self._number += 1
         city, amount = CITIES[number * 7 % len(CITIES)], 5 + number * 37 % 200
-        at = datetime.fromtimestamp(clock.now_ms() / 1_000, UTC).isoformat()
+        now = clock.now_ms()
+        at = datetime.fromtimestamp(now / 1_000, UTC).isoformat()
         if number % 500 == 99:
             self.broken["unparsable"] += 1
             return Record(key=city.encode(), value=b'{"number": ')
@@ -77,27 +82,36 @@ class Till:
             self.orders[city] += 1
             self.totals[city] += amount
             self.large += amount >= 100
+            self.windows[now // 2_000 * 2] += 1
         content = {"number": number, "city": city, "amount": amount, "at": at}
         return Record(key=city.encode(), value=json.dumps(content).encode())
 
 
 class Board:
-    """What the app says revenue is: the last record of each city."""
+    """What the app says: the last record of each city, and of each window."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self.rows: dict[str, dict[str, int]] = {}
-        threading.Thread(target=self._run, daemon=True).start()
+        self.windows: dict[int, int] = {}
+        for topic, note in (("revenue", self._city), ("pace", self._window)):
+            threading.Thread(target=self._run, args=(topic, note), daemon=True).start()
 
-    def _run(self) -> None:
-        wait_until(lambda: "revenue" in self._log.topics(), within=WITHIN)
-        starts = dict.fromkeys(range(len(self._log.describe("revenue").partitions)), 0)
-        with self._log.follow("revenue", starts) as records:
+    def _run(self, topic: str, note: Callable[[dict[str, Any]], None]) -> None:
+        wait_until(lambda: topic in self._log.topics(), within=WITHIN)
+        starts = dict.fromkeys(range(len(self._log.describe(topic).partitions)), 0)
+        with self._log.follow(topic, starts) as records:
             while True:
                 for record in records.poll(1.0):
                     if record.value is not None:
-                        row = json.loads(record.value)
-                        self.rows[row["city"]] = row
+                        note(json.loads(record.value))
+
+    def _city(self, row: dict[str, Any]) -> None:
+        self.rows[row["city"]] = row
+
+    def _window(self, row: dict[str, Any]) -> None:
+        start = datetime.fromisoformat(row["window"]["start"])
+        self.windows[round(start.timestamp())] = row["events"]
 
 
 class Scene:
@@ -122,10 +136,16 @@ class Scene:
 
     def __rich__(self) -> Panel:
         return Panel(
-            Group(self._revenue(), Text(), self._nodes(), Text(), *self._events[-9:]),
+            Group(*self._parts()),
             title="[bold]penstock[/bold] · revenue by city, exactly once",
             width=90,
         )
+
+    def _parts(self) -> Iterator[RenderableType]:
+        for part in (self._revenue(), self._pace(), self._nodes()):
+            yield part
+            yield Text()
+        yield from self._events[-9:]
 
     def _revenue(self) -> Table:
         table = Table(expand=True, box=None, padding=(0, 1))
@@ -142,6 +162,16 @@ class Scene:
                 f"{row.get('largest', 0):,}",
             )
         return table
+
+    def _pace(self) -> Text:
+        """The orders of each window as a row of bars."""
+        windows = dict(self._board.windows)
+        counts = [windows.get(start, 0) for start in _starts(windows)][-60:]
+        highest = max(counts, default=0)
+        bars = "".join(BARS[count * (len(BARS) - 1) // max(highest, 1)] for count in counts)
+        return Text.assemble(
+            " orders every 2 s, by event time  ", (bars or "-", "cyan"), f"  up to {highest:,}"
+        )
 
     def _nodes(self) -> Table:
         table = Table(expand=True, box=None, padding=(0, 1))
@@ -214,6 +244,10 @@ def play(driver: Driver, till: Till, board: Board, scene: Scene) -> None:
     enough(lambda: counted(board) >= sold, "all orders to be counted")
 
 
+def _starts(windows: dict[int, int]) -> range:
+    return range(min(windows), max(windows) + 2, 2) if windows else range(0)
+
+
 def counted(board: Board) -> int:
     return sum(row["orders"] for row in list(board.rows.values()))
 
@@ -249,12 +283,19 @@ def verdict(log: Log, till: Till, board: Board, scene: Scene) -> bool:
     rejected = node.rejected
     scene.say(f"sold {till.orders.total():,} · counted {counted(board):,}", "bold")
     scene.say(f"large orders {till.large:,} · in the derived topic {large:,}", "bold")
+    misplaced = [start for start, n in board.windows.items() if till.windows[start] != n]
+    scene.say(
+        f"windows of 2 s given out {len(board.windows)} · with another count than the till's "
+        f"{len(misplaced)}",
+        "bold",
+    )
     scene.say(
         f"broken {till.broken.total()} · rejected "
         + " · ".join(f"{count} {reason}" for reason, count in sorted(rejected.items())),
         "bold",
     )
-    return not wrong and large == till.large and rejected == till.broken
+    is_right = not wrong and large == till.large and rejected == till.broken
+    return is_right and bool(board.windows) and not misplaced
 
 
 @click.command()

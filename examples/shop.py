@@ -1,4 +1,5 @@
-"""A shop: orders come in, the large ones are picked out, and revenue by city is kept up to date.
+"""A shop: orders come in, the large ones are picked out, revenue by city is kept up to date, and
+the pace at which they come is measured by the time at which they happened.
 
     penstock run examples/shop.py
 
@@ -16,7 +17,7 @@ app = ps.App("shop", data=os.environ.get("SHOP_DATA", "penstock-data"))
 app.stream(
     "orders",
     "number long, city string, amount long, at timestamp",
-    event_time=ps.EventTime("at", wait="2s"),
+    event_time=ps.EventTime("at", wait="2s", idle_after="2s"),  # a city may have no orders
     partitions=4,
 )
 
@@ -31,6 +32,11 @@ def revenue(orders: DataFrame) -> DataFrame:
     return ps.aggregate(
         orders, by="city", total=ps.sum("amount"), orders=ps.count(), largest=ps.max("amount")
     )
+
+
+@app.derive("pace", key="window")
+def pace(orders: DataFrame) -> DataFrame:
+    return ps.rate(orders, ps.tumbling("2s"))
 
 
 if __name__ == "__main__":
