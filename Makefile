@@ -17,7 +17,7 @@ setup: .venv/installed ## .venv with the package and everything its development 
 	$(BIN)/python -m penstock.streams.spark.warm_up
 	@touch $@
 
-peers: ## kcat, strace and Apache Kafka's jars, which tests compare the log with
+peers: ## kcat, strace, Apache Kafka's jars and Flink, which tests compare with
 	tests/peers/install.sh
 
 check: setup ## style, types and the direction of imports
@@ -40,9 +40,10 @@ soak: setup peers ## the slow tests again and again: make soak ROUNDS=20
 demo: setup ## what there is to see; DEMO_ARGS=--headless runs it without a person
 	$(BIN)/python examples/demo.py $(DEMO_ARGS)
 
-bench: setup peers ## beside Apache Kafka and native Spark, into bench/results/
+bench: setup peers ## beside Apache Kafka, native Spark and Flink, into bench/results/
 	$(BIN)/penstock bench log
 	$(BIN)/penstock bench spark
+	$(BIN)/penstock bench windows
 
 pins: setup ## constraints.txt anew, with the newest versions
 	$(BIN)/uv pip compile -q --universal --upgrade --no-annotate --no-header \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Brings the programs that tests compare penstock with: kcat, strace, Apache Kafka's jars and those
-# of Spark's connector to it. What is there already is left alone; what cannot be had is named in
-# one line.
+# Brings the programs that tests compare penstock with: kcat, strace, Apache Kafka's jars, those of
+# Spark's connector to it, and Flink. What is there already is left alone; what cannot be had is
+# named in one line.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -12,7 +12,7 @@ jars() { echo "${XDG_CACHE_HOME:-$HOME/.cache}/penstock/$1-$(version "$1")"; }
 jars_are_there() { cmp -s "$1/pom.xml" "$(jars "$1")/pom.xml"; }
 
 skipped() {
-    echo "skipped: the jars of $1 $(version "$1") ($2)"
+    echo "skipped: $1 $(version "$1") ($2)"
     [[ "${CI:-}" != true ]]
 }
 
@@ -38,12 +38,29 @@ fetch() {
     fi
 }
 
+# What Flink asks for clashes with what penstock does: it has a Python of its own, of the same kind.
+bring_flink() {
+    local bin=../../.venv/bin target
+    target=$(jars flink)
+    jars_are_there flink || return 0
+    [[ -e "$target/python/installed" ]] && return
+    if "$bin/uv" venv -q --clear --python "$bin/python" "$target/python" &&
+        "$bin/uv" pip install -q --python "$target/python" "apache-flink==$(version flink)"; then
+        touch "$target/python/installed"
+    else
+        skipped flink "it cannot be installed"
+    fi
+}
+
 packages=()
 have kcat || packages+=(kcat)
 have strace || packages+=(strace)
 have java || packages+=(default-jre-headless)
-have mvn || { jars_are_there kafka && jars_are_there spark-kafka; } || packages+=(maven)
+have mvn || { jars_are_there kafka && jars_are_there spark-kafka && jars_are_there flink; } ||
+    packages+=(maven)
 ./debian.sh "${packages[@]}"
 
 fetch kafka
 fetch spark-kafka
+fetch flink
+bring_flink

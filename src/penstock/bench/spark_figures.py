@@ -31,9 +31,9 @@ class Figures:
     def of(self, row: Row, contender: str = PENSTOCK) -> list[float]:
         return self.values.get((row, contender), [])
 
-    def ratio(self, row: Row) -> float:
-        """Of penstock's median to Spark's own."""
-        return median(self.of(row)) / median(self.of(row, NATIVE))
+    def ratio(self, row: Row, other: str = NATIVE) -> float:
+        """Of penstock's median to another contender's."""
+        return median(self.of(row)) / median(self.of(row, other))
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,10 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
-from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import penstock as ps
 from penstock.bench.spark_topics import Rows
@@ -82,15 +81,16 @@ def speed(query: Query, bench: Bench, rows: Rows, batch: int, *, warm: int) -> f
         frame = query(bench, rows, batch, checkpoint)
         grouped = query in (counted_by_spark, last_by_spark)
         writer = frame.writeStream.outputMode("update" if grouped else "append").format("noop")
-        writer = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
-        running = writer.start()
-        if not running.awaitTermination(_WITHIN):  # type: ignore[arg-type]
-            running.stop()
-            raise NodeFailed(f"{query.__name__} did not end within {_WITHIN:g} s")
-        batches = running.recentProgress[warm:]
-        shutil.rmtree(warm_folder(checkpoint), ignore_errors=True)
-    return (rows.count - warm * batch) * 1_000 / sum(_ms(each) for each in batches)
+        batches = durations(writer, checkpoint)[warm:]
+    return (rows.count - warm * batch) * 1_000 / sum(batches)
 
 
-def _ms(progress: StreamingQueryProgress | dict[str, Any]) -> int:
-    return int(progress["batchDuration"])
+def durations(writer: DataStreamWriter, checkpoint: str) -> list[int]:
+    """The milliseconds that each batch of a query takes, over all that there is to read."""
+    writer = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    running = writer.start()
+    if not running.awaitTermination(_WITHIN):  # type: ignore[arg-type]
+        running.stop()
+        raise NodeFailed(f"the query on {checkpoint} did not end within {_WITHIN:g} s")
+    shutil.rmtree(warm_folder(checkpoint), ignore_errors=True)
+    return [int(each["batchDuration"]) for each in running.recentProgress]

@@ -1,6 +1,6 @@
 """The topics that Spark is measured on: rows as JSON, by the million, the same on both sides."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,14 +85,18 @@ class Rows:
 
 
 def fill_log(log: Log, address: str, rows: Rows) -> None:
-    """Blocks go to the partitions in turn. What it takes to sync them is not measured."""
     log.create(rows.topic, partitions=PARTITIONS, retention_ms=-1)
+    store(address, rows.topic, rows.blocks())
+
+
+def store(address: str, topic: str, blocks: Iterable[pa.BinaryArray]) -> None:
+    """Each partition gets a share of each block. What it takes to sync them is not measured."""
     writer = Direct(address, _WITHIN)
-    for turn, values in enumerate(rows.blocks()):
+    for turn, values in enumerate(blocks):
         for part in range(PARTITIONS):
             records = pa.RecordBatch.from_arrays([values[part::PARTITIONS]], ["value"])
             for batch in encode_columns(records):
-                writer.store([Piece(rows.topic, (turn + part) % PARTITIONS, batch)])
+                writer.store([Piece(topic, (turn + part) % PARTITIONS, batch)])
     writer.close()
 
 

@@ -7,7 +7,7 @@ import click
 
 @click.group()
 def command() -> None:
-    """Measure the log beside Apache Kafka, and Spark on it beside Spark alone.
+    """Measure the log, Spark on it and windows, each beside others that do the same.
 
     \b
     Example:
@@ -55,5 +55,27 @@ def spark(repeats: int, quick: bool, output: Path) -> None:
       penstock bench spark --repeats 5 --output results.md
     """
     from penstock.bench.spark import run
+
+    run(repeats=repeats, quick=quick, output=output)
+
+
+@command.command()
+@click.option("--repeats", default=3, show_default=True, type=click.IntRange(1), metavar="N")
+@click.option("--quick", is_flag=True, help="Small loads, to see that it runs.")
+@click.option(
+    "--output",
+    default="bench/results/windows.md",
+    show_default=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+)
+def windows(repeats: int, quick: bool, output: Path) -> None:
+    """Run windows, those of Spark alone and those of Flink in turn, and write a table of all.
+
+    \b
+    Example:
+      penstock bench windows --repeats 5 --output results.md
+    """
+    from penstock.bench.windows.run import run
 
     run(repeats=repeats, quick=quick, output=output)

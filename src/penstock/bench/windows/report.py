@@ -1,0 +1,64 @@
+"""Windows beside those of Spark alone and of Flink, for people."""
+
+from statistics import median
+
+from penstock.bench.figures import Row
+from penstock.bench.sheet import Lines, Sheet
+from penstock.bench.spark_figures import NATIVE, PENSTOCK, Figures
+from penstock.bench.windows.figures import CONTENDERS, FLINK, FROM_LOG, goals
+from penstock.bench.windows.queries import ALL
+
+_METHOD = f"""\
+- 4,000,000 events of 10,000 keys and 100 shops in Parquet, one a millisecond, each up to 3 s late:
+  two files side by side for each 1,000,000, then a few rows an hour later that end all windows.
+  {PENSTOCK} and {NATIVE} read two files a batch by `readStream.parquet`. {FLINK} reads files in any
+  order, and would drop what then seems late: it has the same rows in two files, one for each of its
+  two readers. {FROM_LOG} reads them as JSON from a topic of 4 partitions, 1,000,000 a batch.
+- Windows: tumbling 1 minute; hopping 10 minutes by 1 minute; the mean of the last 5 minutes at each
+  row; sessions with a gap of 30 seconds; all wait 10 seconds for late rows, and give a result once.
+  {FLINK} has window functions, and for the mean `OVER (... RANGE BETWEEN ... PRECEDING AND CURRENT
+  ROW)`; {NATIVE} has no such thing for streams.
+- The percentile is exact: `PERCENTILE` of {FLINK} and `percentile` of {NATIVE} interpolate between
+  two values, that of {PENSTOCK} is one of the values, as `percentile_disc` is in SQL.
+- Before anything is measured, every contender answers every question about a small set of such
+  events into files, which have to be what Polars finds in all rows at once. It also warms them up.
+- All rows count, from the first batch to the end of the last window. Of {PENSTOCK} and {NATIVE} the
+  time is the sum of `batchDuration`, as Spark reports it; that of {FLINK} is the runtime of the job
+  as Flink reports it, without planning and without the start of its cluster. Results go nowhere.
+- {FLINK}: streaming mode, state in memory (`hashmap`), no checkpoints, objects reused, as many
+  slots as cores, in one warm process; mini-batches are always on in its window functions.
+  {PENSTOCK} and {NATIVE} make every batch durable. One Spark session for both, with penstock's
+  settings; the state of {NATIVE} is in memory and in files, as it is unless asked otherwise.
+  For each repeat and row the contenders take turns, in an order that changes.
+"""
+
+
+class WindowsReport(Sheet[Figures]):
+    title = "Windows"
+    method = _METHOD
+    contenders = CONTENDERS
+    ratios = (f"to {FLINK}", f"to {NATIVE}")
+
+    def medians(self) -> Lines:
+        for row in (asked.row for asked in ALL):
+            ratios = (self._ratio(row, other) for other in (FLINK, NATIVE))
+            yield row.title, *(self._median(row, name) for name in CONTENDERS), *ratios
+
+    def _median(self, row: Row, contender: str) -> str:
+        values = self.figures.of(row, contender)
+        if not values:
+            return ""
+        low, high = row.short(min(values)), row.short(max(values))
+        return f"{row.short(median(values))} ({low}-{high})"
+
+    def _ratio(self, row: Row, other: str) -> str:
+        return f"{self.figures.ratio(row, other):.2f}x" if self.figures.of(row, other) else ""
+
+    def goals(self) -> Lines:
+        for goal in goals(self.figures):
+            yield goal.text, goal.measured, "met" if goal.met else "missed"
+
+    def values(self) -> Lines:
+        for row in (asked.row for asked in ALL):
+            values = (self.figures.of(row, name) for name in CONTENDERS)
+            yield row.title, *(", ".join(f"{each:.0f}" for each in some) for some in values)

@@ -1,0 +1,54 @@
+import pytest
+
+from penstock.bench.spark_figures import NATIVE, PENSTOCK, Figures
+from penstock.bench.windows.figures import CONTENDERS, FLINK, goals
+from penstock.bench.windows.queries import ALL, ROLLING, TUMBLING
+from penstock.bench.windows.report import WindowsReport
+
+
+def figures(*, penstock: float = 200_000.0, others: float = 100_000.0) -> Figures:
+    found = Figures()
+    for repeat in (1.0, 0.5, 2.0):
+        for asked in ALL:
+            for who in CONTENDERS:
+                if who != NATIVE or asked.spark:
+                    value = penstock if who.startswith(PENSTOCK) else others
+                    found.add(asked.row, who, value * repeat)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("penstock", "beside_flink", "beside_spark"),
+    [(200.0, True, True), (199.0, False, True), (100.0, False, True), (99.0, False, False)],
+)
+def test_goals_are_met_at_their_limits(
+    penstock: float, beside_flink: bool, beside_spark: bool
+) -> None:
+    for goal in goals(figures(penstock=penstock, others=100.0)):
+        assert goal.met == (beside_flink if goal.text.endswith(f"2.0x {FLINK}") else beside_spark)
+
+
+def test_there_is_a_goal_for_everybody_else_who_can() -> None:
+    texts = [goal.text for goal in goals(figures())]
+
+    assert len(texts) == 2 * len(ALL) - 1
+    assert f"{TUMBLING.row.what} at least 1.0x {NATIVE}" in texts
+    assert not any(ROLLING.row.what in text and NATIVE in text for text in texts)
+
+
+def test_the_report_has_medians_ratios_goals_and_every_value(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report = WindowsReport(figures(), "a command", "a day", {"kernel": "Linux 1.0"}, quick=True)
+    report.show()
+
+    shown = " ".join(capsys.readouterr().out.split())
+    written = report.markdown()
+    ours, theirs = "200k (100k-400k)", "100k (50k-200k)"
+    assert f"{TUMBLING.row.title} {ours} {ours} {theirs} {theirs} 2.00x 2.00x" in shown
+    assert f"{ROLLING.row.title} {ours} {ours} {theirs} 2.00x" in shown
+    assert f"met {TUMBLING.row.what} at least 2.0x {FLINK}: 2.00x" in shown
+    raw = "200000, 100000, 400000"
+    assert f"| {ROLLING.row.title} | {raw} | {raw} |  | 100000, 50000, 200000 |" in written
+    assert "A quick run" in shown
+    assert "A quick run" in written
