@@ -4,6 +4,7 @@ from penstock.bench.spark_figures import NATIVE, PENSTOCK, Figures
 from penstock.bench.windows.figures import CONTENDERS, FLINK, goals
 from penstock.bench.windows.queries import ALL, ROLLING, TUMBLING
 from penstock.bench.windows.report import WindowsReport
+from penstock.bench.windows.state import Kept, hopping, sessions
 
 
 def figures(*, penstock: float = 200_000.0, others: float = 100_000.0) -> Figures:
@@ -39,7 +40,9 @@ def test_there_is_a_goal_for_everybody_else_who_can() -> None:
 def test_the_report_has_medians_ratios_goals_and_every_value(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    report = WindowsReport(figures(), "a command", "a day", {"kernel": "Linux 1.0"}, quick=True)
+    kept = Kept(1_000, warm=120.4, durable=88.0)
+    machine = {"kernel": "Linux 1.0"}
+    report = WindowsReport(figures(), "a command", "a day", machine, True, kept, {1: 5, 50: 5})
     report.show()
 
     shown = " ".join(capsys.readouterr().out.split())
@@ -52,3 +55,15 @@ def test_the_report_has_medians_ratios_goals_and_every_value(
     assert f"| {ROLLING.row.title} | {raw} | {raw} |  | 100000, 50000, 200000 |" in written
     assert "A quick run" in shown
     assert "A quick run" in written
+    assert "1,000 keys with an open session each, a count and a mean: 120 bytes a key" in written
+    assert "| 50 | 5 |" in written
+
+
+def test_what_is_kept_does_not_grow_with_the_overlap() -> None:
+    assert {hopping(overlap, 1_000) for overlap in (1, 10, 50)} == {1_000}
+
+
+def test_sessions_take_a_bounded_number_of_bytes() -> None:
+    kept = sessions(50_000)
+    assert 50 < kept.durable < 200
+    assert 50 < kept.warm < 1_000

@@ -41,6 +41,10 @@ class Sheet(ABC, Generic[Figures]):
     def values(self) -> Lines:
         """A row's title, and all that was measured of each contender, in order."""
 
+    def sections(self) -> Iterable[str]:
+        """What else there is to tell, as Markdown."""
+        return ()
+
     def show(self) -> None:
         """Prints the medians, their ranges and ratios, and the goals to standard output."""
         out = Console(highlight=False)
@@ -65,19 +69,20 @@ class Sheet(ABC, Generic[Figures]):
             f"# {self.title}",
             f"{self.date}, by `{self.command}`.",
             *([f"**{QUICK}**"] if self.quick else []),
-            _table(heads, self.medians()),
+            markdown_table(heads, self.medians()),
             "## Goals",
-            _table(("goal", "measured", ""), self.goals()),
+            markdown_table(("goal", "measured", ""), self.goals()),
+            *self.sections(),
             "## Measured with",
-            _table(("", ""), self.machine.items()),
+            markdown_table(("", ""), self.machine.items()),
             "## How",
             self.method.rstrip(),
             "## Every value, in the order measured",
-            _table(("", *self.contenders), self.values()),
+            markdown_table(("", *self.contenders), self.values()),
         )
         return "\n\n".join(parts) + "\n"
 
 
-def _table(heads: Sequence[str], lines: Lines) -> str:
+def markdown_table(heads: Sequence[str], lines: Lines) -> str:
     ruled = (heads, ["---"] * len(heads), *lines)
     return "\n".join(f"| {' | '.join(line)} |" for line in ruled)

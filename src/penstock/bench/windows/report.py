@@ -1,12 +1,15 @@
 """Windows beside those of Spark alone and of Flink, for people."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from statistics import median
 
 from penstock.bench.figures import Row
-from penstock.bench.sheet import Lines, Sheet
+from penstock.bench.sheet import Lines, Sheet, markdown_table
 from penstock.bench.spark_figures import NATIVE, PENSTOCK, Figures
 from penstock.bench.windows.figures import CONTENDERS, FLINK, FROM_LOG, goals
 from penstock.bench.windows.queries import ALL
+from penstock.bench.windows.state import Kept
 
 _METHOD = f"""\
 - 4,000,000 events of 10,000 keys and 100 shops in Parquet, one a millisecond, each up to 3 s late:
@@ -33,7 +36,11 @@ _METHOD = f"""\
 """
 
 
+@dataclass(frozen=True)
 class WindowsReport(Sheet[Figures]):
+    kept: Kept
+    overlapping: dict[int, int]
+
     title = "Windows"
     method = _METHOD
     contenders = CONTENDERS
@@ -57,6 +64,18 @@ class WindowsReport(Sheet[Figures]):
     def goals(self) -> Lines:
         for goal in goals(self.figures):
             yield goal.text, goal.measured, "met" if goal.met else "missed"
+
+    def sections(self) -> Iterable[str]:
+        kept = self.kept
+        yield "## What is kept"
+        yield (
+            f"{kept.keys:,} keys with an open session each, a count and a mean: {kept.warm:.0f} "
+            f"bytes a key in memory, with the index and the room set aside to grow, and "
+            f"{kept.durable:.0f} on disk, in {kept.buckets} buckets. One event each of 100,000 "
+            "keys in hopping windows:"
+        )
+        lines = ((str(n), f"{rows:,}") for n, rows in self.overlapping.items())
+        yield markdown_table(("windows that an event is in", "rows of state"), lines)
 
     def values(self) -> Lines:
         for row in (asked.row for asked in ALL):

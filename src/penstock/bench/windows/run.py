@@ -9,6 +9,7 @@ from rich.console import Console
 from penstock.bench.machine import facts
 from penstock.bench.spark_figures import Figures
 from penstock.bench.steps import Steps
+from penstock.bench.windows import state
 from penstock.bench.windows.contenders import Contender, FlinkSql, FromLog, Native, Ours, Stored
 from penstock.bench.windows.events import Events
 from penstock.bench.windows.flink import FLINK_VERSION, Flink
@@ -33,8 +34,10 @@ def run(*, repeats: int, quick: bool, output: Path) -> None:
     machine = facts() | {"Spark": pyspark.__version__, "Flink": FLINK_VERSION}
     date = instant_text(now_ms())
     command = f"penstock bench windows --repeats {repeats}{' --quick' if quick else ''}"
+    kept = state.sessions(10_000 if quick else 10_000_000)
+    overlapping = {each: state.hopping(each, 100_000) for each in state.OVERLAPS}
     figures = measure(repeats, SMALL if quick else FULL)
-    report = WindowsReport(figures, command, date, machine, quick)
+    report = WindowsReport(figures, command, date, machine, quick, kept, overlapping)
     report.show()
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(report.markdown())
