@@ -44,7 +44,7 @@ def duration_ms(duration: Duration) -> int:
     """Milliseconds in `"10s"`, `"5 minutes"`, `"1h 30m"` or a timedelta."""
     if isinstance(duration, timedelta):
         return round(duration.total_seconds() * 1_000)
-    total, position, text = 0.0, 0, duration.lower()
+    total, position, text = 0.0, 0, str(duration).lower()
     while match := _DURATION.match(text, position):
         amount, unit = match.groups()
         scale = _UNITS_MS.get(unit) or _UNITS_MS.get(unit.removesuffix("s"))

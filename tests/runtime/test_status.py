@@ -31,6 +31,7 @@ def test_sums_over_inputs() -> None:
     ("share", "most", "alarm"),
     [
         (0.061, 0.05, "6.1 % of the rows of orders read lately were rejected, more than 5 %"),
+        (1.0, 0.0504, "100 % of the rows of orders read lately were rejected, more than 5.04 %"),
         (0.05, 0.05, ""),
         (0.9, None, ""),
         (None, 0.0, ""),
@@ -42,6 +43,7 @@ def test_too_many_rejected_rows_give_the_alarm(
     told = an_input(rejected_share=share, rejected_alarm=most)
     assert told.alarm == alarm
     assert bool(an_app(a_node(told)).alarms) == bool(alarm)
+    assert not an_app(a_node(told, state="failed")).alarms
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,8 @@ def _watch(app: str | None, data: Path) -> None:
 
 
 def is_bad(status: AppStatus, life: Life) -> bool:
-    return life in ("gone", "silent") or bool(status.failing or status.error or status.alarms)
+    is_alarmed = life == "running" and bool(status.alarms)
+    return life in ("gone", "silent") or is_alarmed or bool(status.failing or status.error)
 
 
 def as_object(status: AppStatus) -> dict[str, Any]:
@@ -94,7 +95,8 @@ def _all(told: Sequence[AppStatus]) -> RenderableType:
 
 def overview(status: AppStatus, life: Life, now: int) -> RenderableType:
     """What there is to see of an app: a line, a table of its nodes, and what is wrong."""
-    return Group(_headline(status, life, now), Text(), _nodes(status, life), *_wrong(status, now))
+    wrong = _wrong(status, life, now)
+    return Group(_headline(status, life, now), Text(), _nodes(status, life), *wrong)
 
 
 def _headline(status: AppStatus, life: Life, now: int) -> Text:
@@ -145,12 +147,13 @@ def _nodes(status: AppStatus, life: Life) -> Table:
     return nodes
 
 
-def _wrong(status: AppStatus, now: int) -> list[RenderableType]:
+def _wrong(status: AppStatus, life: Life, now: int) -> list[RenderableType]:
     lines: list[RenderableType] = []
     if status.error:
         lines.append(Text.assemble(("stopped by an error: ", "red"), status.error))
     lines += [_failure(node, now) for node in status.failing]
-    lines += [_alarm(node, told) for node, told in status.alarms]
+    if life == "running":
+        lines += [_alarm(node, told) for node, told in status.alarms]
     return [Text(), *lines] if lines else []
 
 

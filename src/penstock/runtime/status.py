@@ -49,8 +49,8 @@ class InputStatus:
         if share is None or most is None or share <= most:
             return ""
         return (
-            f"{100 * share:.2g} % of the rows of {self.name} read lately were rejected, more than "
-            f"{100 * most:.2g} %"
+            f"{percent(share)} of the rows of {self.name} read lately were rejected, more than "
+            f"{percent(most)}"
         )
 
     @property
@@ -138,8 +138,9 @@ class AppStatus:
 
     @property
     def alarms(self) -> list[tuple[NodeStatus, InputStatus]]:
-        """The inputs of which too many rows are rejected."""
-        return [(node, each) for node in self.nodes for each in node.inputs if each.alarm]
+        """The inputs of which too many rows are rejected, in nodes that go on."""
+        going = [node for node in self.nodes if node.state in ("running", "waiting")]
+        return [(node, each) for node in going for each in node.inputs if each.alarm]
 
     def write(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -159,6 +160,11 @@ class AppStatus:
             for node in content["nodes"]
         ]
         return cls(**content | {"nodes": nodes})
+
+
+def percent(share: float) -> str:
+    """5 %, 5.04 %, 100 %"""
+    return f"{100 * share:.3g} %"
 
 
 def _is_there(pid: int) -> bool:

@@ -12,10 +12,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock import clock
 from penstock.errors import ForeignCheckpoint, NodeChanged, PenstockError, TopicExists, WriterFenced
-from penstock.runtime.alarm import RejectedShare
 from penstock.runtime.installation import Installation
 from penstock.runtime.nodes import Built, writer_name
 from penstock.runtime.rate import Rate
+from penstock.runtime.rejected_share import RejectedShare
 from penstock.runtime.status import InputStatus, NodeStatus
 from penstock.streams.source.offsets import ProgressFiles, SourceOffset, Totals, totals
 from penstock.streams.source.spec import SourceSpec

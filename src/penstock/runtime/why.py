@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from penstock.runtime.status import AppStatus, InputStatus, Life, NodeStatus
+from penstock.runtime.status import AppStatus, InputStatus, Life, NodeStatus, percent
 from penstock.streams.source.event_time import Rule
 
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000))
@@ -167,7 +167,7 @@ def _rejected(told: InputStatus) -> Iterator[str]:
     total = sum(told.rejected.values())
     if not total:
         return
-    share = f"{100 * total / told.read:.2g} %" if told.read else "all"
+    share = percent(total / told.read) if told.read else "all"
     if told.alarm:
         yield f"ALARM: {told.alarm}, which is its rejected_alarm."
     yield (
@@ -180,11 +180,11 @@ def _rejected(told: InputStatus) -> Iterator[str]:
 
 
 def _corrected(node: NodeStatus) -> Iterator[str]:
-    stragglers = sum(each.stragglers for each in node.inputs)
-    if stragglers or node.corrected:
-        came = "came after the clock, in time to correct"
+    if stragglers := sum(each.stragglers for each in node.inputs):
+        yield f"{_rows(stragglers)} came after the clock, in time to correct."
+    if node.corrected:
         results = "1 result" if node.corrected == 1 else f"{node.corrected:,} results"
-        yield f"{_rows(stragglers)} {came}; so far it took back {results}."
+        yield f"It took back {results} that it had given out as final."
 
 
 def _late(node: NodeStatus) -> Iterator[str]:

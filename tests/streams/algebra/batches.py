@@ -1,5 +1,6 @@
 """Kernels run as a query would run them: in batches, cuts and buckets, with mishaps on the way."""
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -9,12 +10,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.streams.algebra import Kernel
+from penstock.streams.algebra import Aggregation, Kernel
 from penstock.streams.algebra.rows import groups
 from penstock.streams.state import BucketState, bucket_of
 from penstock.streams.state.bucket import unmap
 
 Row = dict[str, Any]
+# Adds up what is rounded, so that the order shows.
+ADDED = Aggregation(
+    partial=lambda values: math.fsum(values) / 3,
+    merge=lambda one, other: one + other,
+    result=lambda state: state,
+    state="sum double",
+    returns="double",
+)
 MISHAPS = ["none", "run again", "lost arena", "other host"]
 
 

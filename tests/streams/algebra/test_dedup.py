@@ -151,6 +151,37 @@ def test_rows_that_come_after_their_pane_is_gone_are_counted(tmp_path: Path) -> 
     assert [each["_time"].second for each in query.changes] == [41, 55]
 
 
+@given(st.data())
+@settings(deadline=None, max_examples=60)
+def test_what_is_final_and_not_corrected_is_never_taken_back(data: st.DataObject) -> None:
+    draw, before = data.draw, NOT_YET
+    taken: list[Row] = []
+    with TemporaryDirectory() as folder:
+        query = Query(Path(folder), made(emit="final"))
+        late = 0
+        for _ in range(draw(st.integers(1, 6))):
+            least = max(-20, before) - 8
+            rows = [
+                row(draw(st.integers(least, least + 20))) for _ in range(draw(st.integers(0, 5)))
+            ]
+            late += sum(each["at"] < before * SECOND for each in rows)
+            taken += [each for each in rows if each["at"] >= before * SECOND]
+            before = max(before, -20) + draw(st.integers(0, 9))
+            cuts = draw(st.lists(st.integers(0, 5), max_size=2))
+            given = query.batch(cut(batch_of(SCHEMA, rows), cuts), clock=before * SECOND)
+            assert all(each["_weight"] == 1 for each in given)
+            assert query.table("_time") == expected(taken, before, "final")
+        assert query.late() == late
+
+
+def test_a_final_row_is_late_by_itself(tmp_path: Path) -> None:
+    query = Query(tmp_path, made(correct_for=2, emit="final"))
+    query.batch([], clock=13 * SECOND)
+    query.batch([batch_of(SCHEMA, [row(10), row(11)])], clock=13 * SECOND)
+    assert query.late() == 1
+    assert [each["_time"].second for each in query.changes] == [11]
+
+
 def test_state_is_kept_as_long_as_it_is_looked_back_at(tmp_path: Path) -> None:
     query = Query(tmp_path, made(correct_for=2))
     query.batch([batch_of(SCHEMA, [row(4)])], clock=0)
@@ -190,7 +221,7 @@ def test_rows_without_time_are_refused() -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"key": ()}, "same id"),
+        ({"key": ()}, "key"),
         ({"schema": SCHEMA.append(pa.field("_weight", pa.int32()))}, "table"),
         ({"time": "v"}, "double"),
         ({"within": 0}, "within 0"),

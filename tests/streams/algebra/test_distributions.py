@@ -119,7 +119,9 @@ def check(
         for name, value in found[key].items():
             wanted = expected(name, members)
             if name.startswith("stddev") and wanted is not None:
-                assert value == pytest.approx(wanted, rel=1e-12, nan_ok=True), name
+                # What was taken back, up to 1e9, leaves its rounding.
+                least = 1e-6 if "_weight" in rows.schema.names else 1e-12
+                assert value == pytest.approx(wanted, rel=1e-12, abs=least, nan_ok=True), name
             else:
                 assert as_key([value]) == as_key([wanted]), name
 

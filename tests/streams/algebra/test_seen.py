@@ -367,8 +367,13 @@ def test_what_is_asked_must_make_sense() -> None:
         SeenKernel((), SCHEMA)
     with pytest.raises(InvalidInput, match="seen_before"):
         SeenKernel("user", SCHEMA.append(pa.field("seen_before", pa.bool_())))
-    with pytest.raises(KernelError, match="no event time"):
-        InOrderKernel("user", SCHEMA, "at").partial(batch_of(SCHEMA, [{"user": 1.0}]))
+    for kernel in (
+        SeenKernel("user", SCHEMA, "at"),
+        InOrderKernel("user", SCHEMA, "at"),
+        BloomKernel("user", SCHEMA, "at", **FEW),
+    ):
+        with pytest.raises(KernelError, match="no event time"):
+            kernel.partial(batch_of(SCHEMA, [{"user": 1.0}]))
     for error, expected in ((0, 1), (0.6, 1), (0.01, 0)):
         with pytest.raises(InvalidInput):
             BloomKernel("user", SCHEMA, error=error, expected=expected)

@@ -20,7 +20,7 @@ from penstock.streams.algebra.analytics import series
 from penstock.streams.algebra.analytics.measures import Anomaly, Comparison, Measure
 from penstock.streams.algebra.analytics.series import SeriesKernel, windows_back
 from penstock.streams.algebra.kernel import END
-from penstock.streams.algebra.windows.hopping import WindowKernel
+from penstock.streams.algebra.windows.hopping import HoppingKernel
 from penstock.streams.algebra.windows.window import Hopping
 from tests.streams.algebra.batches import MISHAPS, Query, Row, batch_of, cut, text, weighed
 
@@ -60,7 +60,7 @@ MEASURES: dict[str, Measure] = {
 
 
 def made(
-    source: WindowKernel, measure: Measure, by: Sequence[str] = ("k",), correct_for: int = 0
+    source: HoppingKernel, measure: Measure, by: Sequence[str] = ("k",), correct_for: int = 0
 ) -> SeriesKernel:
     kernel = SeriesKernel(
         by, source.window, source.output, measure, correct_for=correct_for * SECOND
@@ -72,8 +72,8 @@ def made(
 
 def windowed(
     window: Hopping, by: Sequence[str] = ("k",), correct_for: int = 0, emit: str = "final"
-) -> WindowKernel:
-    return WindowKernel(
+) -> HoppingKernel:
+    return HoppingKernel(
         by, window, ASKED, CLICKS, "at", correct_for=correct_for * SECOND, emit=emit
     )
 
@@ -358,12 +358,16 @@ def test_how_many_windows_it_is_back(window: Hopping, duration: Any, count: int)
 @pytest.mark.parametrize(
     ("window", "duration", "hint"),
     [
-        (tumbling("1 minute"), "90 seconds", "60 seconds"),
-        (tumbling("1 minute"), "1 month", "60 seconds"),
-        (tumbling("500ms"), "1250ms", "0.5 seconds"),
-        (tumbling("1 week", zone="UTC"), "1 day", "7 days"),
-        (tumbling("1 day", zone="UTC"), "1 hour", "1 days"),
-        (tumbling("1 month"), "1 week", "1 months"),
+        (tumbling("1 minute"), "90 seconds", "of 1 minute"),
+        (tumbling("1 minute"), "1 month", "of 1 minute"),
+        (tumbling("500ms"), "1250ms", "of 500 ms"),
+        (tumbling("1 week", zone="UTC"), "1 day", "of 1 week"),
+        (tumbling("7 days"), "1 day", "of 1 week"),
+        (hopping("1 hour", "2 days"), "1 day", "of 2 days"),
+        (tumbling("1 day"), "1 hour", "of 1 day"),
+        (hopping("1 year", "3 months"), "1 month", "of 3 months"),
+        (tumbling("1 day", zone="UTC"), "1 hour", "of 1 day"),
+        (tumbling("1 month"), "1 week", "of 1 month"),
         (tumbling("1 minute"), "soon", "10s"),
         (session("1 minute"), "1 week", "tumbling"),
         (sliding("1 minute"), "1 week", "tumbling"),

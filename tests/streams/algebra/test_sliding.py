@@ -1,4 +1,6 @@
 import datetime as dt
+import math
+import random
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +25,7 @@ from penstock.streams.algebra.windows.rolling import RollingKernel
 from penstock.streams.algebra.windows.sliding import SlidingKernel
 from penstock.streams.algebra.windows.window import Sliding
 from penstock.streams.state import BucketState
-from tests.streams.algebra.batches import MISHAPS, Query, Row, batch_of, cut, text
+from tests.streams.algebra.batches import ADDED, MISHAPS, Query, Row, batch_of, cut, text
 
 MINUTE = 60_000_000
 SCHEMA = pa.schema(
@@ -33,6 +35,7 @@ SCHEMA = pa.schema(
         ("at", pa.timestamp("us", "UTC")),
         ("_partition", pa.int32()),
         ("_offset", pa.int64()),
+        ("_x", pa.float64()),
     ]
 )
 ASKED = {
@@ -40,6 +43,13 @@ ASKED = {
     "total": algebra.sum("v"),
     "latest": algebra.last("v"),
     "all": algebra.collect("v"),
+    "thirds": algebra.sum("_x"),
+}
+SHOWING: dict[str, algebra.Aggregate] = {
+    "spread": algebra.stddev("_x"),
+    "often": algebra.approx_top("v", 5, error=0.2),
+    "total": algebra.sum("_x"),
+    "own": ADDED("_x"),
 }
 FACES = [SlidingKernel, RollingKernel]
 Batches = list[tuple[list[Row], int]]
@@ -96,6 +106,7 @@ def expected(
                 "total": sum(values),
                 "latest": values[-1],
                 "all": {"values": values, "more": 0},
+                "thirds": math.fsum(value / 3 for value in values),
                 "_time": moment(t),
             }
             window = {"window": {"start": moment(t - size), "end": moment(t)}, "k": key}
@@ -121,7 +132,7 @@ def _batches(draw: st.DrawFn) -> tuple[int, int, Batches]:
         for _ in range(draw(st.integers(0, 10))):
             time = draw(st.integers(least, least + 90))
             key, value = draw(st.sampled_from("aaabc")), draw(st.integers(-2, 2))
-            row = {"k": key, "v": value, "t": time, "at": moment(time)}
+            row = {"k": key, "v": value, "t": time, "at": moment(time), "_x": value / 3}
             rows.append({**row, "_partition": draw(st.integers(0, 1)), "_offset": offset})
             offset += 1
         clock = max(clock, draw(st.integers(-1, 150)))
@@ -154,6 +165,26 @@ def test_after_every_batch_as_if_all_rows_were_there_at_once(
             assert left(query.changes) == expected(face, size, seen, clock, emit)
         assert query.state_rows() == 0
         assert query.late() == 0
+
+
+@pytest.mark.parametrize("emit", ["final", "changes"])
+@pytest.mark.parametrize("face", FACES)
+def test_what_is_taken_back_is_what_was_given_also_where_the_order_of_merging_shows(
+    face: type[SlidingKernel], emit: str, tmp_path: Path
+) -> None:
+    kernel = face("k", Sliding(40), SHOWING, SCHEMA, "at", correct_for=60, emit=emit)
+    query, seed = Query(tmp_path, kernel), random.Random(f"{face} {emit}")
+    for clock in range(50, 200, 10):
+        rows = []
+        for _ in range(20):
+            time, near = seed.randint(max(0, clock - 60), clock + 20), seed.randint(-4000, 4000)
+            row = {"k": seed.choice("ab"), "v": int(seed.expovariate(0.1)), "at": moment(time)}
+            rows.append({**row, "_x": 1.7e15 + near / 4})
+        query.batch(cut(batch_of(SCHEMA, rows), [7, 14]), clock=clock)
+    query.batch([], clock=END)
+    assert query.late() == 0
+    assert sum(row["_weight"] < 0 for row in query.changes) > 20
+    assert left(query.changes)
 
 
 @pytest.mark.parametrize("face", FACES)
@@ -235,24 +266,35 @@ def test_what_is_too_old_for_any_window_is_let_go(
     assert query.state_rows() == 0
 
 
+@pytest.mark.parametrize("emit", ["final", "changes"])
+@pytest.mark.parametrize("size", [800, 3200])
 @pytest.mark.parametrize("face", FACES)
 def test_an_event_more_does_not_read_the_whole_window(
-    face: type[SlidingKernel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    face: type[SlidingKernel],
+    size: int,
+    emit: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked = {"n": algebra.count()}
-    query = Query(tmp_path, face("k", Sliding(3200), asked, SCHEMA, "at", emit="changes"))
-    query.batch([rows_at(*range(1600, 4800))], clock=4799)
-    read = []
-    take_values = BucketState.take_values
+    query = Query(tmp_path, face("k", Sliding(size), asked, SCHEMA, "at", emit=emit))
+    last = size + size // 2
+    query.batch([rows_at(*range(size // 2, last))], clock=last)
+    read: Counter[str] = Counter()
+    for name in ("take", "take_values", "take_keys"):
+        monkeypatch.setattr(BucketState, name, _counting(getattr(BucketState, name), name, read))
+    (row,) = query.batch([rows_at(last + 1)], clock=last + 2)
+    assert row["n"] == size - 1
+    assert read["take_values"] > 0
+    assert read.total() < size // 6
 
+
+def _counting(method: Any, name: str, read: Counter[str]) -> Any:
     def counted(state: BucketState, rows: Any) -> pa.RecordBatch:
-        read.append(len(rows))
-        return take_values(state, rows)
+        read[name] += len(rows)
+        return method(state, rows)
 
-    monkeypatch.setattr(BucketState, "take_values", counted)
-    (row,) = query.batch([rows_at(4801)], clock=4799)
-    assert row["n"] == 3199
-    assert sum(read) < 500
+    return counted
 
 
 def test_equal_rows_come_out_as_often_as_they_went_in(tmp_path: Path) -> None:
@@ -298,6 +340,21 @@ def test_a_row_is_given_as_it_came_also_if_it_is_taken_back(tmp_path: Path) -> N
 def test_results_do_not_take_the_place_of_columns(by: str, name: str) -> None:
     with pytest.raises(InvalidInput, match="cannot be a column"):
         RollingKernel(by, Sliding(10), {name: algebra.count()}, SCHEMA, "at")
+
+
+def test_rolling_rows_may_have_a_column_or_a_result_named_window(tmp_path: Path) -> None:
+    schema = pa.schema([("window", pa.string()), *list(SCHEMA)[2:3]])
+    asked = {"n": algebra.count()}
+    by_window = RollingKernel("window", Sliding(10), asked, schema, "at")
+    query = Query(tmp_path, by_window)
+    query.batch(
+        [batch_of(schema, [{"window": each, "at": moment(1)} for each in "abb"])], clock=END
+    )
+    assert [(row["window"], row["n"]) for row in query.changes] == [("a", 1), ("b", 2), ("b", 2)]
+    result = RollingKernel("k", Sliding(10), {"window": algebra.count()}, SCHEMA, "at")
+    assert result.output.names == ["k", "v", "at", "window", "_time", "_weight"]
+    with pytest.raises(InvalidInput, match="cannot be a column"):
+        SlidingKernel("window", Sliding(10), asked, schema, "at")
 
 
 @pytest.mark.parametrize("face", FACES)

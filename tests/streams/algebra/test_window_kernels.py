@@ -1,4 +1,6 @@
 import datetime as dt
+import math
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +24,7 @@ from penstock.streams.algebra import (
 from penstock.streams.algebra.kernel import END
 from penstock.streams.algebra.keyed.held import HeldKernel
 from penstock.streams.algebra.windows.window import Hopping, Session, Window
-from tests.streams.algebra.batches import MISHAPS, Query, Row, batch_of, cut, text
+from tests.streams.algebra.batches import ADDED, MISHAPS, Query, Row, batch_of, cut, text
 
 SECOND = 1_000_000
 NOT_YET, AT_THE_END = -(10**6), 10**6  # clocks, in seconds
@@ -33,6 +35,7 @@ SCHEMA = pa.schema(
         ("at", pa.timestamp("us", "UTC")),
         ("_partition", pa.int32()),
         ("_offset", pa.int64()),
+        ("x", pa.float64()),
     ]
 )
 WINDOWS: dict[str, Window] = {
@@ -48,6 +51,7 @@ ASKED = {
     "total": algebra.sum("v"),
     "highest": algebra.max("v"),
     "latest": algebra.last("v"),
+    "thirds": algebra.sum("x"),
 }
 
 
@@ -105,6 +109,7 @@ def expected(window: Window, rows: Sequence[Row], clock: float, emit: str) -> li
                     "total": sum(values),
                     "highest": max(values),
                     "latest": values[-1],
+                    "thirds": math.fsum(row["x"] for row in inside),
                     "_time": moment(end) - dt.timedelta(microseconds=1),
                 }
             )
@@ -126,7 +131,7 @@ def _batches(draw: st.DrawFn) -> tuple[int, list[tuple[list[Row], int]]]:
         for _ in range(draw(st.integers(0, 6))):
             seconds = draw(st.integers(least, least + 25))
             key, value = draw(st.sampled_from("ab")), draw(st.integers(-9, 9))
-            row = {"k": key, "v": value, "s": seconds, "at": moment(seconds)}
+            row = {"k": key, "v": value, "s": seconds, "at": moment(seconds), "x": value / 3}
             rows.append({**row, "_partition": draw(st.integers(0, 1)), "_offset": offset})
             offset += 1
         batches.append((rows, clock))
@@ -159,6 +164,35 @@ def test_after_every_batch_as_if_all_rows_were_there_at_once(
             seen += rows
             assert query.table("window") == expected(window, seen, clock, emit)
         assert query.state_rows() == 0
+
+
+SHOWING: dict[str, algebra.Aggregate] = {
+    "spread": algebra.stddev("x"),
+    "often": algebra.approx_top("v", 5, error=0.2),
+    "total": algebra.sum("x"),
+    "own": ADDED("x"),
+}
+
+
+@pytest.mark.parametrize("emit", ["final", "changes"])
+@pytest.mark.parametrize("kind", WINDOWS)
+def test_what_is_taken_back_is_what_was_given_also_where_the_order_of_merging_shows(
+    kind: str, emit: str, tmp_path: Path
+) -> None:
+    window, seed = WINDOWS[kind], random.Random(f"{kind} {emit}")
+    kernel = kernel_over("k", window, SHOWING, SCHEMA, "at", correct_for=30 * SECOND, emit=emit)
+    query = Query(tmp_path, kernel)
+    for clock in range(10, 100, 5):
+        rows = []
+        for _ in range(20):
+            second, near = seed.randint(max(0, clock - 30), clock + 5), seed.randint(-4000, 4000)
+            row = {"k": seed.choice("ab"), "v": int(seed.expovariate(0.1)), "at": moment(second)}
+            rows.append({**row, "x": 1.7e15 + near / 4})
+        query.batch(cut(batch_of(SCHEMA, rows), [7, 14]), clock=micros(clock))
+    query.batch([], clock=END)
+    assert query.late() == 0
+    assert sum(row["_weight"] < 0 for row in query.changes) > 20
+    assert query.table("window")  # which looks whether each that is taken back is there
 
 
 @pytest.mark.parametrize("kind", ["tumbling", "overlapping", "session"])

@@ -1,5 +1,7 @@
-from datetime import timedelta
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
+import numpy as np
 import pytest
 
 from penstock.errors import InvalidDuration, InvalidInput
@@ -33,7 +35,7 @@ SECOND = 1_000_000
         (tumbling("month"), Hopping(Calendar("month", "UTC"), 1, 1)),
         (
             hopping("1 week", "1 day", zone="UTC"),
-            Hopping(Calendar("day", "UTC"), 7, 1),
+            Hopping(Calendar("day", "UTC", first=-3), 7, 1),
         ),
         (hopping("1 year", "3 months"), Hopping(Calendar("month", "UTC"), 12, 3)),
         (session("30 minutes"), Session(1800 * SECOND)),
@@ -62,6 +64,23 @@ def test_what_cannot_be_meant_is_refused(size: str, options: dict[str, str], tol
         hopping(size, **{"step": size, **options})
     assert told in refused.value.message
     assert refused.value.hint
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "UTC"])
+def test_what_begins_every_week_begins_on_monday(zone: str) -> None:
+    every = [
+        hopping("2 days", "1 week", zone=zone),
+        hopping("1 week", "14 days", zone=zone),
+        tumbling("1 week", zone=zone),
+    ]
+    numbers = np.arange(-30, 3000)
+    for window in every:
+        starts = window.starts(numbers)
+        begun = [datetime.fromtimestamp(each / SECOND, ZoneInfo(zone)) for each in starts.tolist()]
+        assert {(each.weekday(), each.hour, each.minute) for each in begun} == {(0, 0, 0)}
+        panes = window.panes.number(starts)
+        assert (panes == numbers * window.hop).all()
+        assert (window.panes.number(window.ends(numbers) - 1) == panes + window.size - 1).all()
 
 
 def test_a_length_that_is_no_length() -> None:

@@ -12,10 +12,13 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from penstock.errors import InvalidInput
+from penstock.events.compiled import Mask, Numbers
 from penstock.streams.state import BucketState, StateSchema
 
 NEVER = -(1 << 62)  # the clock before the first event
 END = 1 << 62  # the clock after the last one
+_EMISSIONS = ("final", "changes")
 
 
 class Kernel(Protocol):
@@ -91,3 +94,21 @@ def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:
     if len(filled) < 2:
         return filled[0] if filled else None
     return pa.concat_batches(filled)
+
+
+def without_late(
+    state: BucketState, rows: pa.RecordBatch, late: Mask, counts: Numbers
+) -> pa.RecordBatch | None:
+    """Those that are not late, if there are any; the others are counted, each as so many."""
+    if not late.any():
+        return rows
+    state.count_late(int(counts[late].sum()))
+    return one_batch([rows.filter(pa.array(~late))])
+
+
+def check_emission(what: str, emit: str) -> None:
+    """Raises InvalidInput unless `emit` is "final", once the clock has passed, or "changes"."""
+    if emit not in _EMISSIONS:
+        raise InvalidInput(
+            f"{what} cannot be given out as {emit!r}", hint=f"emit is {' or '.join(_EMISSIONS)}"
+        )

@@ -7,13 +7,14 @@ from penstock.streams.algebra.analytics.bloom import BloomKernel
 from penstock.streams.algebra.analytics.dedup import DedupKernel
 from penstock.streams.algebra.analytics.gaps import GapKernel
 from penstock.streams.algebra.analytics.in_order import InOrderKernel
+from penstock.streams.algebra.analytics.latest import LatestKernel
 from penstock.streams.algebra.analytics.seen import SeenKernel
 from penstock.streams.algebra.analytics.series import SeriesKernel
 from penstock.streams.algebra.kernel import Kernel
 from penstock.streams.algebra.keyed.aggregate import AggregateKernel
 from penstock.streams.algebra.keyed.held import HeldKernel
 from penstock.streams.algebra.keyed.upserts import UpsertKernel
-from penstock.streams.algebra.windows.hopping import WindowKernel
+from penstock.streams.algebra.windows.hopping import HoppingKernel
 from penstock.streams.algebra.windows.rolling import RollingKernel
 from penstock.streams.algebra.windows.sessions import SessionKernel
 from penstock.streams.algebra.windows.sliding import SlidingKernel
@@ -25,14 +26,15 @@ _KERNELS: dict[str, Any] = {
     "dedup": DedupKernel,
     "gaps": GapKernel,
     "held": HeldKernel,
+    "hopping": HoppingKernel,
     "in_order": InOrderKernel,
+    "latest": LatestKernel,
     "rolling": RollingKernel,
     "seen": SeenKernel,
     "series": SeriesKernel,
     "session": SessionKernel,
     "sliding": SlidingKernel,
     "upsert": UpsertKernel,
-    "window": WindowKernel,
 }
 
 
@@ -42,7 +44,7 @@ def kernel_over(by: Any, window: Window, *arguments: Any, **options: Any) -> Ker
         return SessionKernel(by, window, *arguments, **options)
     if isinstance(window, Sliding):
         return SlidingKernel(by, window, *arguments, **options)
-    return WindowKernel(by, window, *arguments, **options)
+    return HoppingKernel(by, window, *arguments, **options)
 
 
 def kernel_from_spec(spec: dict[str, Any]) -> Kernel:

@@ -7,28 +7,36 @@ from pyspark.sql.functions import col, unix_micros
 
 from penstock.clock import Duration
 from penstock.errors import InvalidInput
-from penstock.streams.algebra.aggregates.functions import Aggregate, count, last
+from penstock.streams.algebra.aggregates.functions import Aggregate, count
 from penstock.streams.algebra.analytics.bloom import BloomKernel
 from penstock.streams.algebra.analytics.dedup import DedupKernel
 from penstock.streams.algebra.analytics.gaps import GapKernel
 from penstock.streams.algebra.analytics.in_order import InOrderKernel
+from penstock.streams.algebra.analytics.latest import LatestKernel
 from penstock.streams.algebra.analytics.measures import Anomaly, Comparison, Measure
 from penstock.streams.algebra.analytics.seen import SeenKernel
 from penstock.streams.algebra.analytics.series import SeriesKernel, windows_back
-from penstock.streams.algebra.keyed.aggregate import AggregateKernel
-from penstock.streams.algebra.rows.shape import names_of
+from penstock.streams.algebra.changes import WEIGHT
+from penstock.streams.algebra.rows.shape import check_result_names, names_of
 from penstock.streams.algebra.windows.rolling import RollingKernel
 from penstock.streams.algebra.windows.window import Window, micros, sliding
 from penstock.streams.spark.operators import (
     ANY_TIME,
     check_asked,
-    lateness_of,
+    check_window,
     needed_time,
     run,
     schema_of,
     windowed,
 )
-from penstock.streams.spark.origin import origin_of, time_column, with_origin
+from penstock.streams.spark.origin import (
+    EventTimeColumn,
+    origin_of,
+    time_column,
+    with_origin,
+)
+
+_EXPECTED = 1_000_000
 
 
 def rolling(
@@ -37,7 +45,6 @@ def rolling(
     by: str | Sequence[str] = (),
     *,
     emit: str = "final",
-    correct_for: Duration | None = None,
     checkpoint: str | None = None,
     **aggregates: Aggregate,
 ) -> DataFrame:
@@ -45,15 +52,21 @@ def rolling(
 
     `rolling(payments, "1 hour", by="card", usual=mean("amount"))`. The row itself is among them,
     and so are those of the same time. A row is given out once, when the clock has passed it:
-    `emit="changes"` gives it at once, and again when it changes.
+    `emit="changes"` gives it at once, and again when it changes. Where nothing is corrected, as the
+    stream's event time says, what comes out is a stream; otherwise it is a table.
     """
     check_asked(aggregates, "rolling(payments, '1 hour', by='card', n=ps.count())")
     time = needed_time(df)
-    lateness = lateness_of(time, correct_for)
     kernel = RollingKernel(
-        by, sliding(over), aggregates, schema_of(df), time.name, correct_for=lateness, emit=emit
+        by,
+        sliding(over),
+        aggregates,
+        schema_of(df),
+        time.name,
+        correct_for=time.correct_for,
+        emit=emit,
     )
-    return run(df, kernel, checkpoint, lateness)
+    return _as_stream(run(df, kernel, checkpoint, time.correct_for), emit, time)
 
 
 def rate(
@@ -64,7 +77,6 @@ def rate(
     per: Duration = "1s",
     emit: str | None = None,
     every: Duration | None = None,
-    correct_for: Duration | None = None,
     checkpoint: str | None = None,
 ) -> DataFrame:
     """How many `events` each window has, and the `rate`, which is how many `per` second or so.
@@ -73,6 +85,7 @@ def rate(
     has no row.
     """
     unit = micros("per", per)
+    check_result_names([*names_of(by), "events", "rate"])
     table = windowed(
         df,
         over,
@@ -80,7 +93,6 @@ def rate(
         {"events": count()},
         emit=emit,
         every=every,
-        correct_for=correct_for,
         checkpoint=checkpoint,
     )
     length = unix_micros("window.end") - unix_micros("window.start")
@@ -95,7 +107,6 @@ def compare(
     *,
     to: Duration | None = None,
     emit: str | None = None,
-    correct_for: Duration | None = None,
     checkpoint: str | None = None,
     **aggregates: Aggregate,
 ) -> DataFrame:
@@ -105,8 +116,10 @@ def compare(
     gives `sold_before`, `sold_difference` and `sold_ratio` too; they are null where the earlier
     window had no rows. Otherwise as `window`.
     """
+    check_asked(aggregates, "compare(orders, ps.tumbling('1 day'), to='1 week', n=ps.count())")
+    check_window(over)
     measure = Comparison() if to is None else Comparison(windows_back(over, to))
-    return _series(df, over, by, measure, emit, correct_for, checkpoint, aggregates)
+    return _series(df, over, by, measure, emit, checkpoint, aggregates)
 
 
 def anomaly(
@@ -117,7 +130,6 @@ def anomaly(
     history: int = 60,
     threshold: float = 3.5,
     emit: str | None = None,
-    correct_for: Duration | None = None,
     checkpoint: str | None = None,
     **aggregates: Aggregate,
 ) -> DataFrame:
@@ -127,8 +139,9 @@ def anomaly(
     those, `n_score`, how far off it is (a robust z-score), and `n_unusual`: "high" or "low" when
     that is more than `threshold`, and null otherwise. Otherwise as `window`.
     """
+    check_asked(aggregates, "anomaly(clicks, ps.tumbling('1 minute'), n=ps.count())")
     measure = Anomaly(history, threshold)
-    return _series(df, over, by, measure, emit, correct_for, checkpoint, aggregates)
+    return _series(df, over, by, measure, emit, checkpoint, aggregates)
 
 
 def dedup(
@@ -137,35 +150,27 @@ def dedup(
     *,
     within: Duration,
     emit: str = "changes",
-    correct_for: Duration | None = None,
     checkpoint: str | None = None,
 ) -> DataFrame:
     """The rows without duplicates: those whose key came less than `within` before, by event time.
 
     `dedup(orders, "id", within="1 day")`. A row is given at once, and taken back if its twin turns
-    out to be the earlier one; with `emit="final"`, when the clock has passed it.
+    out to be the earlier one: a table. With `emit="final"` it is given when the clock has passed
+    it, and where nothing is corrected, as the stream's event time says, what comes out is a stream.
     """
     time = needed_time(df)
-    lateness = lateness_of(time, correct_for)
     length = micros("within", within)
-    kernel = DedupKernel(key, schema_of(df), time.name, length, correct_for=lateness, emit=emit)
+    kernel = DedupKernel(
+        key, schema_of(df), time.name, length, correct_for=time.correct_for, emit=emit
+    )
     # A row may be taken back for as long as one can come that is just before it.
-    return run(df, kernel, checkpoint, lateness + length)
+    return _as_stream(run(df, kernel, checkpoint, time.correct_for + length), emit, time)
 
 
 def latest(df: DataFrame, key: str | Sequence[str], *, checkpoint: str | None = None) -> DataFrame:
     """A table with the last row of each key, by event time, whenever it comes."""
     time = needed_time(df)
-    keys = names_of(key)
-    others = [name for name in df.columns if name not in keys and not name.startswith("_")]
-    if not others:
-        raise InvalidInput(
-            f"the rows have nothing but their key, {', '.join(keys)}",
-            hint="keep other columns, or count them: ps.aggregate(df, by=..., n=ps.count())",
-        )
-    asked = {name: last(name) for name in others}
-    kernel = AggregateKernel(keys, asked, schema_of(df), time=time.name)
-    return run(df, kernel, checkpoint, ANY_TIME)
+    return run(df, LatestKernel(key, schema_of(df), time.name), checkpoint, ANY_TIME)
 
 
 def gaps(
@@ -174,7 +179,6 @@ def gaps(
     *,
     after: Duration,
     forget: Duration | None = None,
-    correct_for: Duration | None = None,
     checkpoint: str | None = None,
 ) -> DataFrame:
     """When a key was silent for longer than `after`: `since` its last row, `until` its next one.
@@ -184,13 +188,12 @@ def gaps(
     as `forget` says after its last row.
     """
     time = needed_time(df)
-    lateness = lateness_of(time, correct_for)
     kernel = GapKernel(
         by,
         micros("after", after),
         schema_of(df),
         time.name,
-        correct_for=lateness,
+        correct_for=time.correct_for,
         forget=None if forget is None else micros("forget", forget),
     )
     return run(df, kernel, checkpoint, ANY_TIME)  # a silence may end long after it began
@@ -201,24 +204,31 @@ def seen_before(
     key: str | Sequence[str],
     *,
     error: float | None = None,
-    expected: int = 1_000_000,
+    expected: int | None = None,
     checkpoint: str | None = None,
 ) -> DataFrame:
     """Every row, and whether its key came before, by event time, as `seen_before`.
 
     It is exact, and keeps a row for every key; a row that turns out to be earlier corrects. With
     an `error` of 0.01, one new key in a hundred is taken for a known one at most, as long as there
-    are no more than `expected` keys: a Bloom filter, of about ten bits a key. Rows are given then
-    when the clock has passed them, and nothing is corrected.
+    are no more than `expected` keys, a million unless given: a Bloom filter, of about ten bits a
+    key. Rows are given then when the clock has passed them, and never corrected: a stream.
     """
     time = needed_time(df)
     if error is None:
+        if expected is not None:
+            raise InvalidInput(
+                f"expected={expected:,} says something about a Bloom filter, and this is exact",
+                hint="give error= too, such as 0.01, or leave it out",
+            )
         return run(df, SeenKernel(key, schema_of(df), time.name), checkpoint, time.correct_for)
     held = run(df, InOrderKernel(key, schema_of(df), time.name), checkpoint, time.correct_for)
     marked = time_column(held)
     assert marked is not None
-    kernel = BloomKernel(key, schema_of(held), marked.name, error=error, expected=expected)
-    return run(held, kernel, checkpoint, time.correct_for)
+    kernel = BloomKernel(
+        key, schema_of(held), marked.name, error=error, expected=expected or _EXPECTED
+    )
+    return run(held, kernel, checkpoint, time.correct_for).drop(WEIGHT)
 
 
 def _series(
@@ -227,17 +237,20 @@ def _series(
     by: str | Sequence[str],
     measure: Measure,
     emit: str | None,
-    correct_for: Duration | None,
     checkpoint: str | None,
     aggregates: dict[str, Aggregate],
 ) -> DataFrame:
-    check_asked(aggregates, "compare(orders, ps.tumbling('1 minute'), n=ps.count())")
-    lateness = lateness_of(needed_time(df), correct_for)
-    table = windowed(
-        df, over, by, aggregates, emit=emit, correct_for=correct_for, checkpoint=checkpoint
-    )
-    kernel = SeriesKernel(by, over, schema_of(table), measure, correct_for=lateness)
-    return run(table, kernel, checkpoint, lateness)
+    correct_for = needed_time(df).correct_for
+    table = windowed(df, over, by, aggregates, emit=emit, checkpoint=checkpoint)
+    kernel = SeriesKernel(by, over, schema_of(table), measure, correct_for=correct_for)
+    return run(table, kernel, checkpoint, correct_for)
+
+
+def _as_stream(table: DataFrame, emit: str, time: EventTimeColumn) -> DataFrame:
+    """Rows of which none is ever taken back are a stream."""
+    if emit != "final" or time.correct_for:
+        return table
+    return with_origin(table.drop(WEIGHT), origin_of(table))
 
 
 def _beside(table: DataFrame, more: Column, *, after: str) -> DataFrame:

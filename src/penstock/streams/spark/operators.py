@@ -62,7 +62,6 @@ def window(
     *,
     emit: str | None = None,
     every: Duration | None = None,
-    correct_for: Duration | None = None,
     checkpoint: str | None = None,
     **aggregates: Aggregate,
 ) -> DataFrame:
@@ -71,7 +70,7 @@ def window(
     `window(orders, tumbling("1 minute"), by="customer", total=sum("amount"))`. A row is given out
     once, when the clock has passed the end of its window: `emit="changes"` gives it as rows come,
     and `every="10s"` gives what has changed whenever the clock has come so much further. Rows that
-    come after the end correct it for as long as the stream's event time says, or `correct_for`.
+    come after the end correct it for as long as the stream's event time says.
 
     On a stream outside an app `checkpoint` is the folder that the query is started with.
     """
@@ -83,7 +82,6 @@ def window(
         aggregates,
         emit=emit,
         every=every,
-        correct_for=correct_for,
         checkpoint=checkpoint,
     )
 
@@ -96,27 +94,21 @@ def windowed(
     *,
     emit: str | None = None,
     every: Duration | None = None,
-    correct_for: Duration | None = None,
     checkpoint: str | None = None,
 ) -> DataFrame:
     """The table of windows, for operators that make something of it."""
-    if not isinstance(over, Window):
-        raise InvalidInput(
-            f"{over!r} is no window",
-            hint='ps.tumbling("1 minute"), or ps.hopping, ps.sliding, ps.session',
-        )
+    check_window(over)
     if emit is not None and every is not None:
         raise InvalidInput(
             f"results come either as emit={emit!r} says or every {every}", hint="leave one out"
         )
     time = needed_time(df)
-    lateness = lateness_of(time, correct_for)
     emission = emit or ("final" if every is None else "changes")
     kernel = kernel_over(
-        by, over, aggregates, schema_of(df), time.name, correct_for=lateness, emit=emission
+        by, over, aggregates, schema_of(df), time.name, correct_for=time.correct_for, emit=emission
     )
-    table = run(df, kernel, checkpoint, lateness)
-    return _held(table, (WINDOW, *kernel.keys), every, lateness, checkpoint)
+    table = run(df, kernel, checkpoint, time.correct_for)
+    return _held(table, (WINDOW, *kernel.keys), every, time.correct_for, checkpoint)
 
 
 def changes(df: DataFrame, key: str | Sequence[str], *, checkpoint: str | None = None) -> DataFrame:
@@ -139,6 +131,12 @@ def timed(
     clock is Spark's watermark then, `wait` behind the latest row. Spark does not move it without
     new rows, so the windows of the last ones stay open.
     """
+    before = time_column(df)
+    if before is not None:
+        raise InvalidInput(
+            f"the rows have an event time already, {before.name!r}, and a clock that goes by it",
+            hint="name the other column where the stream is declared: EventTime(...)",
+        )
     kind = {field.name: field.dataType for field in df.schema.fields}.get(column)
     if not isinstance(kind, TimestampType):
         raise InvalidInput(
@@ -184,26 +182,29 @@ def _held(
 
 def check_asked(aggregates: Mapping[str, Aggregate], example: str) -> None:
     if not aggregates:
-        raise InvalidInput("nothing is asked of the rows", hint=example)
+        raise InvalidInput("nothing is asked of the rows", hint=f"ps.{example}")
     for name, asked in aggregates.items():
         if not hasattr(asked, "fold"):
-            raise InvalidInput(f"{name}={asked!r} asks for nothing", hint=example)
+            raise InvalidInput(f"{name}={asked!r} asks for nothing", hint=f"ps.{example}")
+
+
+def check_window(over: Window) -> None:
+    if not isinstance(over, Window):
+        raise InvalidInput(
+            f"{over!r} is no window",
+            hint='ps.tumbling("1 minute"), or ps.hopping, ps.sliding, ps.session',
+        )
 
 
 def needed_time(df: DataFrame) -> EventTimeColumn:
     time = time_column(df)
     if time is None:
         raise InvalidInput(
-            "windows need to know when the rows happened",
+            "nobody said when the rows happened",
             hint='app.stream(..., event_time=EventTime("at")), and keep that column; for rows from '
             'elsewhere ps.timed(df, "at", wait="10s")',
         )
     return time
-
-
-def lateness_of(time: EventTimeColumn, correct_for: Duration | None) -> int:
-    """For how long results are corrected, in microseconds."""
-    return time.correct_for if correct_for is None else micros("correct_for", correct_for, least=0)
 
 
 def schema_of(df: DataFrame) -> pa.Schema:

@@ -96,6 +96,7 @@ class OwnAggregate:
 class OwnFold:
     aggregation: Aggregation
     columns: tuple[str, ...]
+    order_free = False  # as the user's functions may add up doubles
 
     @property
     def parts(self) -> Sequence[tuple[str, pa.DataType]]:

@@ -6,7 +6,10 @@
     summary.results(parts, groups.keys)                  # {"n": ..., "total": ...}
 
 Parts are what travels and what state keeps. Merging them in any order and in any cuts gives the
-same results.
+same results, if all that is asked is `order_free`; else they may differ in what is rounded (stddev)
+or has no room (approx_top), or in whatever a user's own functions make of it. Sums and means of
+doubles are kept with twice the bits of one and are taken for order free, though of numbers that
+differ by more than that, or add up to more than a double can be, the order can show.
 """
 
 from collections.abc import Iterator, Mapping
@@ -114,6 +117,11 @@ class Summary:
         """
         asked = [each for each in self._members if but not in each.kinds]
         return is_nothing([part for each in asked for part in parts[each.span]])
+
+    @property
+    def order_free(self) -> bool:
+        """Whether it does not show in the results in what order and cuts parts are merged."""
+        return all(each.fold.order_free for each in self._members)
 
     @property
     def portable(self) -> bool:

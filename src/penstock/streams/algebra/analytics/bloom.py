@@ -24,10 +24,10 @@ from penstock.errors import InvalidInput, KernelError
 from penstock.events.compiled import Hashes, frozen
 from penstock.streams.algebra.analytics.bloom_loops import WORDS, add_in_order
 from penstock.streams.algebra.analytics.seen import answers, seen_output
-from penstock.streams.algebra.analytics.whole_rows import WholeRows
 from penstock.streams.algebra.changes import WEIGHT
 from penstock.streams.algebra.kernel import one_batch
 from penstock.streams.algebra.rows.groups import group_rows
+from penstock.streams.algebra.rows.whole import WholeRows
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 from penstock.streams.state.keys import hashes_of, key_layout
 

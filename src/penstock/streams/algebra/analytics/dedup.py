@@ -17,31 +17,15 @@ import pyarrow as pa
 
 from penstock.errors import InvalidInput
 from penstock.events.compiled import Mask, Numbers
-from penstock.streams.algebra.changes import (
-    OFFSET,
-    PARTITION,
-    TIME,
-    TIME_TYPE,
-    WEIGHT,
-    WEIGHT_FIELD,
-    changes,
-)
-from penstock.streams.algebra.folds.picks import beside, place_word
-from penstock.streams.algebra.kernel import (
-    NEVER,
-    one_batch,
-    passed,
-    schema_from_spec,
-    schema_to_spec,
-)
-from penstock.streams.algebra.rows.groups import group_rows
+from penstock.streams.algebra.changes import TIME, WEIGHT_FIELD, changes
+from penstock.streams.algebra.kernel import NEVER, check_emission, one_batch, passed, without_late
+from penstock.streams.algebra.rows.groups import each_once, group_rows
 from penstock.streams.algebra.rows.order import Picking
-from penstock.streams.algebra.rows.shape import column_type, names_of
-from penstock.streams.algebra.rows.times import check_time, event_times
+from penstock.streams.algebra.rows.own_columns import DUE, PANE, ROWS, panes_of
+from penstock.streams.algebra.rows.whole import WholeRows
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
-_PANE, _DUE, _LAST, _ROWS = "(pane)", "(due)", "(last)", "(rows)"
-_EMISSIONS = ("changes", "final")
+_LAST = "(last)"
 
 
 class DedupKernel:
@@ -50,7 +34,8 @@ class DedupKernel:
     `within` and `correct_for` are in microseconds. Rows are in the order of event time, partition
     and offset. With `emit="changes"` a row is given at once, and taken back when one comes that is
     before it; with "final" it is given once, when the clock is past its time, and taken back only
-    by a row that corrects.
+    by a row that corrects: one that is behind the clock, by no more than `correct_for`. What is
+    further behind is late, so that without corrections nothing is ever taken back.
     """
 
     portable = True
@@ -65,75 +50,50 @@ class DedupKernel:
         correct_for: int = 0,
         emit: str = "changes",
     ) -> None:
-        self.keys = names_of(key)
-        self.schema = schema
-        self.time = time
+        self._rows = WholeRows(key, schema, time)
+        self._rows.refuse_tables("duplicates are looked for among events")
+        check_emission("rows", emit)
+        if within < 1:
+            raise InvalidInput(f"within {within} microseconds is nothing", hint="1 ms")
+        self.keys = self._rows.keys
         self.within = within
         self.correct_for = correct_for
         self.emit = emit
-        self._check()
-        fields = [pa.field(each.name, each.type) for each in schema if each.name[0] != "_"]
-        ids = [pa.field(name, column_type(schema, name)) for name in self.keys]
-        self._places = [
-            name for name in (PARTITION, OFFSET) if name in schema.names and name not in self.keys
-        ]
-        row = [
-            *(field for field in fields if field.name not in self.keys),
-            pa.field(TIME, TIME_TYPE),
-            *(pa.field(name, schema.field(name).type) for name in self._places),
-        ]
-        pane, due, last, rows = (pa.field(name, pa.int64()) for name in (_PANE, _DUE, _LAST, _ROWS))
-        self._first = pa.schema([last, *row])
+        pane, due, last, rows = (pa.field(name, pa.int64()) for name in (PANE, DUE, _LAST, ROWS))
+        keys = [*self._rows.key_fields, pane]
+        self._first = pa.schema([last, *list(self._rows.packed)[len(self.keys) :]])
         self.state = StateSchema(
-            pa.schema([*ids, pane]), pa.schema([due, *self._first]), due=_DUE, spread=len(ids)
+            pa.schema(keys), pa.schema([due, *self._first]), due=DUE, spread=len(self.keys)
         )
-        self.packed = pa.schema([*ids, pane, rows, *self._first])
-        self.output = pa.schema([*fields, pa.field(TIME, TIME_TYPE), WEIGHT_FIELD])
-        read = [each.name for each in (*ids, *row) if each.name != TIME]
-        self.needed = tuple(dict.fromkeys([*read, time]))
-
-    def _check(self) -> None:
-        if not self.keys:
-            raise InvalidInput("duplicates have the same id", hint='name its column, "id"')
-        if WEIGHT in self.schema.names:
-            raise InvalidInput(
-                "duplicates are looked for among events, and the rows of a table can go",
-                hint="a table has each row once: take the stream that it was made from",
-            )
-        check_time(self.schema, self.time)
-        if self.within < 1:
-            raise InvalidInput(f"within {self.within} microseconds is nothing", hint="1 ms")
-        if self.emit not in _EMISSIONS:
-            raise InvalidInput(
-                f"rows cannot be given out as {self.emit!r}",
-                hint=f"emit is one of {', '.join(_EMISSIONS)}",
-            )
+        self.packed = pa.schema([*keys, rows, *self._first])
+        self.output = pa.schema([*self._rows.columns, *self._rows.times, WEIGHT_FIELD])
+        self.needed = self._rows.needed
 
     @property
     def is_final(self) -> bool:
         return self.emit == "final"
 
     def partial(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        times = event_times(rows, self.time)
+        whole = self._rows.pack(rows)
+        times = fixed_width.numbers(whole.column(TIME))
+        ids, others = whole.columns[: len(self.keys)], whole.columns[len(self.keys) :]
         panes = pa.array(times // self.within)
-        ids = [rows.column(name) for name in self.keys]
-        groups = group_rows(pa.RecordBatch.from_arrays([*ids, panes], schema=self.state.keys))
-        own = {TIME: pa.array(times).cast(TIME_TYPE), _LAST: pa.array(times)}
-        columns = [own[n] if n in own else rows.column(n) for n in self._first.names]
-        every = pa.RecordBatch.from_arrays(columns, schema=self._first)
-        firsts = self._firsts(groups.ids, len(groups), every)
-        counts = pa.array(np.bincount(groups.ids, minlength=len(groups)))
-        packed = [*groups.keys.columns, counts, *firsts.columns]
+        keys = pa.RecordBatch.from_arrays([*ids, panes], schema=self.state.keys)
+        firsts = pa.RecordBatch.from_arrays([pa.array(times), *others], schema=self._first)
+        counts = np.ones(rows.num_rows, np.int64)
+        if not self.is_final:  # else each row is late or not by itself
+            groups = group_rows(keys)
+            keys, counts = groups.keys, np.bincount(groups.ids, minlength=len(groups))
+            firsts = self._firsts(groups.ids, len(groups), firsts)
+        packed = [*keys.columns, pa.array(counts), *firsts.columns]
         return pa.RecordBatch.from_arrays(packed, schema=self.packed)
 
     def _firsts(self, ids: Numbers, count: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The first row of each group, with the last time of all; groups are numbered in order."""
         if len(ids) == count:
             return rows
-        names = [TIME, *self._places]
-        order = beside([place_word(rows.column(name)) for name in names], len(ids))
         values = pa.StructArray.from_arrays(rows.columns[1:], fields=list(self._first)[1:])
-        picked = Picking(ids, count, order, highest=False).rows(values)
+        picked = Picking(ids, count, self._rows.order(rows), highest=False).rows(values)
         last = np.full(count, np.iinfo(np.int64).min)
         np.maximum.at(last, ids, fixed_width.numbers(rows.column(_LAST)))
         return rows.take(pa.array(picked)).set_column(0, self._first.field(0), pa.array(last))
@@ -149,14 +109,14 @@ class DedupKernel:
         groups = group_rows(rows.select(self.state.keys.names))
         places = state.find_or_add(groups.keys)
         after = state.find(_panes_off(groups.keys, 1))
-        changing = _each_once(places, due)
-        affected = _each_once(changing, after[after >= 0])
+        changing = each_once(places, due)
+        affected = each_once(changing, after[after >= 0])
         keys = state.take_keys(affected)
         earlier = state.find(_panes_off(keys, -1))
         old, was = self._kept(state, affected, keys, earlier)
         self._merge(state, places, rows, groups.ids)
         new, is_there = self._kept(state, affected, keys, earlier)
-        came = int(fixed_width.numbers(rows.column(_ROWS)).sum())
+        came = int(fixed_width.numbers(rows.column(ROWS)).sum())
         state.count_dropped(came - int(is_there.sum()) + int(was.sum()))
         was, is_there = self._given(old, was, before), self._given(new, is_there, now)
         yield from changes(self.output, old, was, new, is_there)
@@ -165,19 +125,17 @@ class DedupKernel:
     def _in_time(
         self, state: BucketState, rows: pa.RecordBatch | None, before: int
     ) -> pa.RecordBatch:
-        """Without those that come after their pane is let go, which are counted.
+        """Without those that come too late, which are counted.
 
-        A pane is taken or left as a whole, as what was packed together cannot be told apart.
+        With "changes" these are the ones whose pane is let go, all that were packed together.
         """
-        if rows is None:
-            return pa.RecordBatch.from_pylist([], schema=self.packed)
-        ends = (_panes_of(rows) + 1) * self.within
-        late = ends + self.correct_for <= before
-        if late.any():
-            gone = rows.filter(pa.array(late)).column(_ROWS)
-            state.count_late(int(fixed_width.numbers(gone).sum()))
-            rows = rows.filter(pa.array(~late))
-        return rows
+        if rows is not None:
+            ends = (panes_of(rows) + 1) * self.within
+            if self.is_final:
+                ends = fixed_width.numbers(rows.column(TIME)) + 1
+            late = ends + self.correct_for <= before
+            rows = without_late(state, rows, late, fixed_width.numbers(rows.column(ROWS)))
+        return pa.RecordBatch.from_pylist([], schema=self.packed) if rows is None else rows
 
     def _given(self, rows: list[pa.Array], kept: Mask, clock: int) -> Mask:
         """Which of these rows are given out at this clock."""
@@ -219,21 +177,19 @@ class DedupKernel:
 
     def _settle(self, state: BucketState, places: Numbers, now: int) -> None:
         """Lets go of panes that neither change nor are looked back at; others are due again."""
-        panes = _panes_of(state.take_keys(places))
+        panes = panes_of(state.take_keys(places))
         due = (panes + 2) * self.within + self.correct_for
         gone = due <= now
         if self.emit == "final":
             times = state.fixed(TIME)[places]
             due = np.where(times >= now, times + 1, due)
-        state.put(places[~gone], pa.RecordBatch.from_arrays([pa.array(due[~gone])], names=[_DUE]))
+        state.put(places[~gone], pa.RecordBatch.from_arrays([pa.array(due[~gone])], names=[DUE]))
         state.remove(places[gone])
 
     def spec(self) -> dict[str, Any]:
         return {
             "kernel": "dedup",
-            "key": list(self.keys),
-            "schema": schema_to_spec(self.schema),
-            "time": self.time,
+            **self._rows.spec(),
             "within": self.within,
             "correct_for": self.correct_for,
             "emit": self.emit,
@@ -241,26 +197,11 @@ class DedupKernel:
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any]) -> "DedupKernel":
-        return cls(
-            spec["key"],
-            schema_from_spec(spec["schema"]),
-            spec["time"],
-            spec["within"],
-            correct_for=spec["correct_for"],
-            emit=spec["emit"],
-        )
-
-
-def _panes_of(rows: pa.RecordBatch) -> Numbers:
-    return fixed_width.numbers(rows.column(_PANE))
+        options = {name: spec[name] for name in ("within", "correct_for", "emit")}
+        return cls(**WholeRows.arguments(spec), **options)
 
 
 def _panes_off(keys: pa.RecordBatch, by: int) -> pa.RecordBatch:
     """The same ids, so many panes later."""
-    panes = pa.array(_panes_of(keys) + by)
+    panes = pa.array(panes_of(keys) + by)
     return pa.RecordBatch.from_arrays([*keys.columns[:-1], panes], schema=keys.schema)
-
-
-def _each_once(*places: Numbers) -> Numbers:
-    found: Numbers = pa.array(np.concatenate(places)).unique().to_numpy()
-    return found

@@ -26,17 +26,20 @@ from penstock.streams.algebra.kernel import (
     passed,
     schema_from_spec,
     schema_to_spec,
+    without_late,
 )
 from penstock.streams.algebra.rows.groups import group_rows, spans
+from penstock.streams.algebra.rows.own_columns import DUE, PANE, ROWS
 from penstock.streams.algebra.rows.shape import check_result_names, column_type, names_of
 from penstock.streams.algebra.rows.times import check_time, event_times
+from penstock.streams.algebra.windows.window import in_words
 from penstock.streams.state import BucketState, StateSchema, cells, fixed_width
 
 SINCE, UNTIL = "since", "until"
 
 _ALL = "(all)"  # the key of a stream that is one key
-_PANE, _WHOSE = "(pane)", "(whose)"
-_FIRST, _LAST, _EARLIER, _DUE, _ROWS = "(first)", "(last)", "(earlier)", "(due)", "(rows)"
+_WHOSE = "(whose)"
+_FIRST, _LAST, _EARLIER = "(first)", "(last)", "(earlier)"
 
 
 class Stretches(NamedTuple):
@@ -96,14 +99,14 @@ class GapKernel:
         self.forget = forget
         self._check()
         fields = [pa.field(name, column_type(schema, name)) for name in self.keys]
-        own = [pa.field(name, pa.int64()) for name in (_FIRST, _LAST, _DUE)]
+        own = [pa.field(name, pa.int64()) for name in (_FIRST, _LAST, DUE)]
         self.state = StateSchema(
             pa.schema(fields or [pa.field(_ALL, pa.int8())]),
             pa.schema([*own, pa.field(_EARLIER, pa.list_(pa.int64()))]),
-            due=_DUE,
+            due=DUE,
             spread=len(fields),
         )
-        packed = [pa.field(name, pa.int64()) for name in (_FIRST, _LAST, _ROWS)]
+        packed = [pa.field(name, pa.int64()) for name in (_FIRST, _LAST, ROWS)]
         self.packed = pa.schema([*fields, *packed])
         times = [pa.field(name, TIME_TYPE) for name in (SINCE, UNTIL, TIME)]
         self.output = pa.schema([*fields, *times, WEIGHT_FIELD])
@@ -114,8 +117,8 @@ class GapKernel:
             raise InvalidInput(f"after {self.after} microseconds is no silence", hint="1 ms")
         if self.forget is not None and self.forget < self.after:
             raise InvalidInput(
-                f"a key cannot be forgotten after {self.forget} microseconds, as it is silent "
-                f"only after {self.after}",
+                f"a key cannot be forgotten after {in_words(self.forget)}, as it is silent only "
+                f"after {in_words(self.after)}",
                 hint="forget it later, or never",
             )
         if WEIGHT in self.schema.names:
@@ -131,7 +134,7 @@ class GapKernel:
         times = event_times(rows, self.time)
         panes = pa.array(times // self.after)
         arrays = [*(rows.column(name) for name in self.keys), panes]
-        groups = group_rows(pa.RecordBatch.from_arrays(arrays, [*self.keys, _PANE]))
+        groups = group_rows(pa.RecordBatch.from_arrays(arrays, [*self.keys, PANE]))
         first, last = times[groups.firsts], times[groups.firsts]
         np.minimum.at(first, groups.ids, times)
         np.maximum.at(last, groups.ids, times)
@@ -145,7 +148,9 @@ class GapKernel:
         before, now = passed(state, clock)
         rows = one_batch(packed)
         if rows is not None:
-            rows = self._in_time(state, rows, before)
+            # Of a pane all or none are late.
+            late = fixed_width.numbers(rows.column(_FIRST)) < self._earliest(before)
+            rows = without_late(state, rows, late, fixed_width.numbers(rows.column(ROWS)))
         if rows is not None:
             groups = group_rows(self._keys_of(rows))
             places = state.find_or_add(groups.keys)
@@ -157,17 +162,6 @@ class GapKernel:
             due = state.due(now)
             for piece in spans(len(due)):
                 yield from self._advance(state, due[piece], None, before, now)
-
-    def _in_time(
-        self, state: BucketState, rows: pa.RecordBatch, before: int
-    ) -> pa.RecordBatch | None:
-        """Without those that come too late, which are counted; of a pane all or none are."""
-        late = fixed_width.numbers(rows.column(_FIRST)) < self._earliest(before)
-        if not late.any():
-            return rows
-        counts = fixed_width.numbers(rows.filter(pa.array(late)).column(_ROWS))
-        state.count_late(int(counts.sum()))
-        return one_batch([rows.filter(pa.array(~late))])
 
     def _earliest(self, clock: int) -> int:
         """The time from which on events are taken at this clock: where a pane begins."""

@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.events.compiled import Numbers
-from penstock.streams.algebra.analytics.whole_rows import WholeRows
 from penstock.streams.algebra.changes import TIME, WEIGHT_FIELD
 from penstock.streams.algebra.kernel import NEVER, one_batch, passed
 from penstock.streams.algebra.rows.groups import group_rows, spans
-from penstock.streams.algebra.rows.times import event_times
+from penstock.streams.algebra.rows.own_columns import DUE
+from penstock.streams.algebra.rows.whole import WholeRows
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
-_NUMBER, _DUE = "(number)", "(due)"
+_NUMBER = "(number)"
 _BATCH_BITS = 32
 
 
@@ -36,7 +36,6 @@ class InOrderKernel:
     def __init__(self, key: str | Sequence[str], schema: pa.Schema, time: str) -> None:
         self._rows = WholeRows(key, schema, time)
         self._rows.refuse_tables("rows are held back until nothing comes before them")
-        self._time = time
         self.keys = self._rows.keys
         self.packed = self._rows.packed
         self.needed = self._rows.needed
@@ -45,8 +44,8 @@ class InOrderKernel:
         values = [each for each in self.packed if each not in own]
         self.state = StateSchema(
             pa.schema([*own, pa.field(_NUMBER, pa.int64())]),
-            pa.schema([*values, pa.field(_DUE, pa.int64())]),
-            due=_DUE,
+            pa.schema([*values, pa.field(DUE, pa.int64())]),
+            due=DUE,
             spread=len(self.keys),
         )
         columns = self._rows.columns
@@ -56,7 +55,6 @@ class InOrderKernel:
         )
 
     def partial(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        event_times(rows, self._time)  # which refuses rows that would be held forever
         return self._rows.pack(rows)
 
     def step(

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.events.compiled import Mask
-from penstock.streams.algebra.analytics.whole_rows import WholeRows
 from penstock.streams.algebra.changes import WEIGHT_FIELD
 from penstock.streams.algebra.kernel import one_batch
 from penstock.streams.algebra.rows.groups import Groups, group_rows
 from penstock.streams.algebra.rows.order import Picking
 from penstock.streams.algebra.rows.shape import check_result_names
+from penstock.streams.algebra.rows.whole import WholeRows
 from penstock.streams.state import BucketState, StateSchema
 
 SEEN_FIELD = pa.field("seen_before", pa.bool_())

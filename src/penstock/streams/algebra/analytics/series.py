@@ -15,31 +15,35 @@ import pyarrow as pa
 
 from penstock.clock import Duration
 from penstock.errors import InvalidDuration, InvalidInput
-from penstock.events.compiled import Mask, Numbers
+from penstock.events.compiled import Numbers
 from penstock.streams.algebra.analytics.measures import Measure, is_number, measure_from_spec
 from penstock.streams.algebra.changes import TIME, TIME_TYPE, WEIGHT, WEIGHT_FIELD, changes
-from penstock.streams.algebra.folds.fold import take
+from penstock.streams.algebra.folds.fold import spread
 from penstock.streams.algebra.kernel import (
     NEVER,
     one_batch,
     passed,
     schema_from_spec,
     schema_to_spec,
+    without_late,
 )
-from penstock.streams.algebra.rows.groups import group_rows
+from penstock.streams.algebra.rows.groups import each_once, group_rows
+from penstock.streams.algebra.rows.own_columns import DUE
 from penstock.streams.algebra.rows.shape import check_result_names, column_type, names_of
 from penstock.streams.algebra.windows.panes import Calendar, Even, Panes
 from penstock.streams.algebra.windows.window import (
     Hopping,
     Window,
+    counted,
+    in_words,
     tumbling,
     window_from_spec,
     window_spec,
 )
-from penstock.streams.algebra.windows.windowed import WINDOW, WINDOW_FIELD
+from penstock.streams.algebra.windows.windowed import WINDOW, WINDOW_FIELD, spans_of
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
-_NUMBER, _DUE = "(window)", "(due)"
+_NUMBER = "(window)"
 _LOOKUPS_AT_ONCE = 1 << 20
 _CALENDARS = {"day": (1, "day"), "week": (7, "day"), "month": (1, "month"), "year": (12, "month")}
 
@@ -88,8 +92,8 @@ class SeriesKernel:
         said = [field for each in self._measured for field in measure.fields(each.name, each.type)]
         check_result_names([WINDOW, *self.keys, *(each.name for each in (*results, *said))])
         keys = pa.schema([*by_fields, pa.field(_NUMBER, pa.int64())])
-        values = pa.schema([pa.field(_DUE, pa.int64()), *results])
-        self.state = StateSchema(keys, values, due=_DUE, spread=len(self.keys))
+        values = pa.schema([pa.field(DUE, pa.int64()), *results])
+        self.state = StateSchema(keys, values, due=DUE, spread=len(self.keys))
         self.packed = pa.schema([*keys, *results, WEIGHT_FIELD])
         self._results = [each.name for each in results]
         self.output = pa.schema(
@@ -99,7 +103,7 @@ class SeriesKernel:
 
     def partial(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         starts = rows.column(WINDOW).field("start").cast(TIME_TYPE)
-        numbers = self._panes.number(fixed_width.numbers(starts)) // self.window.hop
+        numbers = self.window.panes.number(fixed_width.numbers(starts)) // self.window.hop
         columns = {name: rows.column(name) for name in (*self.keys, *self._results)}
         columns |= {_NUMBER: pa.array(numbers), WEIGHT: rows.column(WEIGHT).cast(pa.int32())}
         arrays = [columns[name] for name in self.packed.names]
@@ -111,24 +115,13 @@ class SeriesKernel:
         before, now = passed(state, clock)
         rows = one_batch(packed)
         if rows is not None:
-            rows = self._in_time(state, rows, before)
+            # What they look back at may be gone once they cannot change any more.
+            late = self.window.ends(_numbers_of(rows)) + self.correct_for <= before
+            rows = without_late(state, rows, late, np.ones(rows.num_rows, np.int64))
         if rows is not None:
             yield from self._merge(state, rows)
         if now > NEVER:
             state.remove(state.due(now))
-
-    def _in_time(
-        self, state: BucketState, rows: pa.RecordBatch, before: int
-    ) -> pa.RecordBatch | None:
-        """Without those of windows that cannot change any more, which are counted.
-
-        What they look back at may be gone.
-        """
-        late = self._ends(_numbers_of(rows)) + self.correct_for <= before
-        if not late.any():
-            return rows
-        state.count_late(int(np.count_nonzero(late)))
-        return one_batch([rows.filter(pa.array(~late))])
 
     def _merge(self, state: BucketState, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         came, gone = self._told_apart(rows)
@@ -139,15 +132,15 @@ class SeriesKernel:
         found = [put, removed]
         for each in (came, gone):
             found.extend(self._looking_back_at(state, each.select(keys)))
-        affected = pa.array(np.concatenate(found)).unique().to_numpy()
+        affected = each_once(*found)
         was = ~state.is_new(affected)
-        old = _spread(self._rows(state, affected[was]), was)
-        due = self._ends(_numbers_of(came) + self.measure.lags[-1]) + self.correct_for
+        old = spread(self._rows(state, affected[was]), was)
+        due = self.window.ends(_numbers_of(came) + self.measure.lags[-1]) + self.correct_for
         values = [pa.array(due), *(came.column(name) for name in self._results)]
         state.put(put, pa.RecordBatch.from_arrays(values, schema=self.state.values))
         now = ~np.isin(affected, removed)
         state.remove(removed)
-        new = _spread(self._rows(state, affected[now]), now)
+        new = spread(self._rows(state, affected[now]), now)
         yield from changes(self.output, old, was, new, now)
 
     def _told_apart(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
@@ -180,13 +173,9 @@ class SeriesKernel:
             earlier = self._find(state, some.select(self.state.keys.names), -1)
             said.append(self._said(state, some, earlier))
         numbers = _numbers_of(keys)
-        ends = self._ends(numbers)
-        start, end, time = (
-            pa.array(each).cast(TIME_TYPE)
-            for each in (self._panes.start(numbers * self.window.hop), ends, ends - 1)
-        )
+        window, time = spans_of(self.window.starts(numbers), self.window.ends(numbers))
         return [
-            pa.StructArray.from_arrays([start, end], fields=list(WINDOW_FIELD.type)),
+            window,
             *keys.columns[:-1],
             *(taken.column(name) for name in self._results),
             *(pa.concat_arrays(each) for each in zip(*said, strict=True)),
@@ -218,13 +207,6 @@ class SeriesKernel:
         at_once = max(1, _LOOKUPS_AT_ONCE // len(self.measure.lags))
         for first in range(0, max(rows, 1), at_once):
             yield slice(first, min(first + at_once, rows))
-
-    @property
-    def _panes(self) -> Panes:
-        return self.window.panes
-
-    def _ends(self, numbers: Numbers) -> Numbers:
-        return self._panes.start(numbers * self.window.hop + self.window.size)
 
     def spec(self) -> dict[str, Any]:
         return {
@@ -264,7 +246,9 @@ def windows_back(window: Window, duration: Duration) -> int:
     else:
         length, other = _length(back.panes, back.hop)
     if other != unit or length % width:
-        step = f"{width / 1_000_000:g} seconds" if unit == "" else f"{width} {unit}s"
+        step = in_words(width)
+        if isinstance(hopping.panes, Calendar):
+            step = counted(hopping.hop, hopping.panes.unit)
         raise InvalidInput(
             f"no window begins {duration!r} before another", hint=f"give a multiple of {step}"
         )
@@ -298,12 +282,6 @@ def _net(rows: pa.RecordBatch) -> pa.RecordBatch:
     kept = rows.take(pa.array(groups.firsts[left]))
     signs = pa.array(np.sign(weights[left]).astype(np.int32))
     return kept.set_column(kept.num_columns - 1, WEIGHT_FIELD, signs)
-
-
-def _spread(columns: list[pa.Array], there: Mask) -> list[pa.Array]:
-    """One row for each that is there, and nulls where none is."""
-    rows = np.where(there, np.cumsum(there) - 1, -1)
-    return [take(column, rows) for column in columns]
 
 
 def _numbers_of(rows: pa.RecordBatch) -> Numbers:

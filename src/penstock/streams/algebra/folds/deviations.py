@@ -3,7 +3,8 @@
 Both are kept with twice the bits of a double, and rows can be taken back from them. Their
 difference cancels what the numbers have in common: nearly all bits of the result are good while the
 deviation is above the mean divided by 2^26, half of them while it is above the mean divided by
-2^39. What is below the mean divided by 2^45 is nothing but rounding, and 0.
+2^39. What is below the mean divided by 2^45 is nothing but rounding, and 0. A number that is taken
+back leaves some rounding behind, up to itself divided by 2^51.
 """
 
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ class Deviation:
 
     column: str
     kind = pa.float64()
+    order_free = False  # the difference of two sums brings out the last bits of both
 
     @property
     def parts(self) -> Sequence[tuple[str, pa.DataType]]:

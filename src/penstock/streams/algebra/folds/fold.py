@@ -2,7 +2,8 @@
 
 A fold turns the rows of each group into parts, which are Arrow columns, merges parts of the same
 group, and makes the result from the parts of all rows. Merging in any order and in any cuts gives
-the same result. A part that is null adds nothing.
+a result that is as right, and of most folds (`order_free`) the same. A part that is null adds
+nothing.
 """
 
 from collections.abc import Sequence
@@ -50,6 +51,14 @@ class Fold(Protocol):
     @property
     def kind(self) -> pa.DataType:
         """The type of the result."""
+        ...
+
+    @property
+    def order_free(self) -> bool:
+        """Whether it does not show in the result in what order and in what cuts parts are merged.
+
+        Of other folds a result is only found again by merging the same parts in the same order.
+        """
         ...
 
     def partial(self, rows: pa.RecordBatch, weights: Numbers | None, groups: Groups) -> Parts:
@@ -122,6 +131,7 @@ class Counting:
     column: str | None
     parts = (("", pa.int64()),)
     kind = pa.int64()
+    order_free = True
 
     def partial(self, rows: pa.RecordBatch, weights: Numbers | None, groups: Groups) -> Parts:
         if self.column is not None:
@@ -144,6 +154,7 @@ class Extreme:
     column: str
     kind: pa.DataType
     highest: bool
+    order_free = True
 
     @property
     def parts(self) -> Sequence[tuple[str, pa.DataType]]:
@@ -185,3 +196,9 @@ def take(values: pa.Array, rows: Numbers) -> pa.Array:
     """The values of these rows, null for -1."""
     missing = rows < 0
     return values.take(pa.array(rows, mask=missing if missing.any() else None))
+
+
+def spread(columns: Sequence[pa.Array], there: Mask) -> list[pa.Array]:
+    """The values of each column in the places where they are there, null in the others."""
+    rows = np.where(there, np.cumsum(there) - 1, -1)
+    return [take(column, rows) for column in columns]

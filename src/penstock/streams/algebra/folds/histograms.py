@@ -22,6 +22,7 @@ class Histogram:
     column: str
     edges: tuple[float, ...]
     kind = pa.list_(pa.int64())
+    order_free = True
     parts: Sequence[tuple[str, pa.DataType]] = (("", pa.list_(pa.int64())),)
 
     @property

@@ -29,6 +29,8 @@ class Picks:
     Their parts are the words of the place, the places of all where they differ, and the values.
     """
 
+    order_free = True
+
     def __init__(self, columns: Mapping[str, str], rows: RowShape, *, last: bool) -> None:
         """`columns` gives for each name the column it is picked from."""
         self._columns = list(columns.values())

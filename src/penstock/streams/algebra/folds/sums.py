@@ -31,6 +31,7 @@ class IntegerSum:
     column: str
     weighted: bool
     kind = pa.int64()
+    order_free = True
 
     @property
     def parts(self) -> Sequence[tuple[str, pa.DataType]]:
@@ -71,6 +72,7 @@ class DecimalSum:
     scale: int
     mean: bool
     weighted: bool
+    order_free = True
 
     @property
     def kind(self) -> pa.DataType:
@@ -142,6 +144,9 @@ class DecimalSum:
 class DoubleSum:
     """The sum or the mean of numbers as a double, by way of twice its bits.
 
+    So the order of adding hardly ever shows, unless numbers that cancel each other are 2^50 times
+    as large as their sum, or add up to more than a double can be on the way.
+
     Where rows can be taken back, those that are not finite are only counted: no sum would let go
     of them.
     """
@@ -150,6 +155,7 @@ class DoubleSum:
     mean: bool
     weighted: bool
     kind = pa.float64()
+    order_free = True
 
     @property
     def parts(self) -> Sequence[tuple[str, pa.DataType]]:

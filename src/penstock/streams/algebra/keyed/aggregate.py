@@ -19,10 +19,9 @@ from penstock.streams.algebra.aggregates.summary import Summary
 from penstock.streams.algebra.changes import TIME, WEIGHT_FIELD, changes
 from penstock.streams.algebra.kernel import one_batch
 from penstock.streams.algebra.rows.groups import Groups, group_rows
+from penstock.streams.algebra.rows.own_columns import ROWS
 from penstock.streams.algebra.rows.shape import RowShape, check_result_names, column_type, names_of
 from penstock.streams.state import BucketState, StateSchema, fixed_width
-
-_ROWS = "(rows)"  # of a key, where rows can be taken back
 
 
 class AggregateKernel:
@@ -49,14 +48,14 @@ class AggregateKernel:
         check_result_names([*self.keys, *aggregates])
         own: dict[str, Aggregate] = {} if time is None else {TIME: Latest(time)}
         if RowShape(schema).weighted:
-            own[_ROWS] = Count()
+            own[ROWS] = Count()
         self._summary = Summary(aggregates, schema, time, own)
-        self._weighted = _ROWS in own
+        self._weighted = ROWS in own
 
         keys = [pa.field(name, column_type(schema, name)) for name in self.keys]
         self.state = StateSchema(pa.schema(keys), self._summary.parts)
         self.packed = pa.schema([*keys, *self._summary.parts])
-        kinds = {name: kind for name, kind in self._summary.kinds.items() if name != _ROWS}
+        kinds = {name: kind for name, kind in self._summary.kinds.items() if name != ROWS}
         self._results = list(kinds)
         self.output = pa.schema([*keys, *kinds.items(), WEIGHT_FIELD])
         self.needed = tuple(dict.fromkeys([*self.keys, *self._summary.needed]))
@@ -87,7 +86,7 @@ class AggregateKernel:
         old, new = (self._summary.results(parts, groups.keys) for parts in (before, after))
         state.put(places, pa.RecordBatch.from_arrays(after, schema=self.state.values))
         if self._weighted:
-            was, now = (fixed_width.numbers(each[_ROWS]) > 0 for each in (old, new))
+            was, now = (fixed_width.numbers(each[ROWS]) > 0 for each in (old, new))
             # The time is no reason to keep a row; anything else that is left of one is.
             state.remove(places[self._summary.is_nothing(after, but=TIME)])
         keys = groups.keys.columns

@@ -22,11 +22,12 @@ from penstock.streams.algebra.kernel import (
     schema_to_spec,
 )
 from penstock.streams.algebra.rows.groups import group_rows
+from penstock.streams.algebra.rows.own_columns import DUE
 from penstock.streams.algebra.rows.shape import column_type, names_of
 from penstock.streams.algebra.windows.windowed import WINDOW
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
-_DUE, _TOLD, _THERE = "(due)", "(told)", "(there)"
+_TOLD, _THERE = "(told)", "(there)"
 
 
 class HeldKernel:
@@ -55,9 +56,9 @@ class HeldKernel:
             for which in (_TOLD, _THERE)
             for name in self._columns[len(self.keys) :]
         ]
-        marks = [pa.field(name, pa.int64()) for name in (_DUE, _TOLD, _THERE)]
+        marks = [pa.field(name, pa.int64()) for name in (DUE, _TOLD, _THERE)]
         keys = pa.schema([schema.field(name) for name in self.keys])
-        self.state = StateSchema(keys, pa.schema([*marks, *fields]), due=_DUE)
+        self.state = StateSchema(keys, pa.schema([*marks, *fields]), due=DUE)
         self.needed = tuple(self.schema.names)
 
     def partial(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -83,7 +84,7 @@ class HeldKernel:
         places = state.find_or_add(groups.keys)
         values = [latest.column(name) for name in self._columns[len(self.keys) :]]
         due = np.full(len(places), self._next_round(before))
-        names = [_DUE, _THERE, *(f"{_THERE}{name}" for name in self._columns[len(self.keys) :])]
+        names = [DUE, _THERE, *(f"{_THERE}{name}" for name in self._columns[len(self.keys) :])]
         arrays = [pa.array(due), pa.array(there.astype(np.int64)), *values]
         state.put(places, pa.RecordBatch.from_arrays(arrays, names=names))
 
@@ -119,7 +120,7 @@ class HeldKernel:
         """What is there has been told."""
         if len(places) == 0:
             return
-        names = [_DUE, _TOLD, *(f"{_TOLD}{name}" for name in self._columns[len(self.keys) :])]
+        names = [DUE, _TOLD, *(f"{_TOLD}{name}" for name in self._columns[len(self.keys) :])]
         ones = np.ones(len(places), np.int64)
         arrays = [pa.array(due), pa.array(ones), *(each.filter(pa.array(kept)) for each in new)]
         state.put(places, pa.RecordBatch.from_arrays(arrays, names=names))

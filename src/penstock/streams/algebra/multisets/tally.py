@@ -71,6 +71,10 @@ class Tally:
     sums: Fold | None = None
 
     @property
+    def order_free(self) -> bool:
+        return self.sums is None or self.sums.order_free
+
+    @property
     def parts(self) -> Sequence[tuple[str, pa.DataType]]:
         columns = [*((f"by {name}", pa.int64()) for name in self.order), ("values", self.value)]
         if self.counted:

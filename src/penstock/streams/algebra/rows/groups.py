@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.events.compiled import Numbers, frozen
+from penstock.events.compiled import Mask, Numbers, frozen
 from penstock.streams.algebra.rows.group_loops import group_keys, sort_by_group
 from penstock.streams.state.cells import Cells
 from penstock.streams.state.keys import NO_TAILS, hashes_of, key_layout
@@ -60,6 +60,12 @@ class Groups:
             yield piece, some, Groups(frozen(ids), frozen(firsts), self.keys.slice(first, length))
 
 
+def counted_out(counts: Numbers) -> tuple[Numbers, Numbers]:
+    """So many of each: which it is of, and its number among these."""
+    which = np.repeat(np.arange(len(counts)), counts)
+    return which, np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
 def described(keys: pa.RecordBatch, row: int) -> str:
     (key,) = keys.slice(row, 1).to_pylist()
     return ", ".join(f"{name} = {value!r}" for name, value in key.items())
@@ -87,3 +93,18 @@ def grouped(ids: Numbers, keys: pa.RecordBatch) -> Groups:
     """Groups that stand together already, in the order of their keys."""
     firsts = np.searchsorted(ids, np.arange(keys.num_rows))
     return Groups(frozen(ids), frozen(firsts), keys)
+
+
+def distinct_keys(rows: pa.RecordBatch, width: int) -> tuple[list[pa.Array], Numbers]:
+    """The different ones of the first columns, so many, and the number of that of each row."""
+    if width == 0:
+        return [], np.zeros(rows.num_rows, np.int64)
+    groups = group_rows(rows.select(range(width)))
+    return groups.keys.columns, groups.ids
+
+
+def each_once(*places: Numbers) -> Numbers:
+    """In ascending order. NumPy does it by hashing, which takes thirty times as long."""
+    every = np.sort(np.concatenate(places))
+    is_first: Mask = np.diff(every, prepend=-1) != 0
+    return every[is_first]

@@ -23,6 +23,7 @@ _MISSED = ("missed", pa.int64())
 @dataclass(frozen=True)
 class HeavyHitters(Top):
     room: int = 1000
+    order_free = False  # which values have no room depends on which come together
 
     @property
     def parts(self) -> Sequence[tuple[str, pa.DataType]]:

@@ -29,6 +29,7 @@ class DistinctSketch:
     column: str
     precision: int
     kind = pa.int64()
+    order_free = True
     parts: Sequence[tuple[str, pa.DataType]] = (("", pa.binary()),)
 
     @property

@@ -16,12 +16,13 @@ from penstock.events.compiled import Mask, Numbers, frozen
 from penstock.streams.algebra.aggregates.summary import Summary
 from penstock.streams.algebra.changes import TIME_TYPE
 from penstock.streams.algebra.folds.fold import Parts, take
-from penstock.streams.algebra.rows.groups import group_rows, grouped, spans
+from penstock.streams.algebra.rows.groups import counted_out, distinct_keys, grouped, spans
+from penstock.streams.algebra.rows.own_columns import DUE, PANE, panes_of
 from penstock.streams.algebra.windows.entry_loops import count_up_to
-from penstock.streams.algebra.windows.windowed import DUE, PANE, panes_of
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
-_NUMBER, _TIME, _COUNT = "(number)", "(time)", "(entries)"
+MOMENT = "(moment)"  # the time of an entry
+_NUMBER, _COUNT = "(number)", "(entries)"
 _HEAD = -1
 _OWN = 3  # values before the parts: time, count and due
 _AT_ONCE = 1 << 20  # entries that are read
@@ -31,7 +32,7 @@ def entry_state(by: Sequence[pa.Field], parts: pa.Schema, kept: Sequence[pa.Fiel
     """`kept` is what entries have besides their parts."""
     keys, own = (
         [pa.field(name, pa.int64()) for name in names]
-        for names in ((PANE, _NUMBER), (_TIME, _COUNT, DUE))
+        for names in ((PANE, _NUMBER), (MOMENT, _COUNT, DUE))
     )
     values = pa.schema([*own, *parts, *kept])
     return StateSchema(pa.schema([*by, *keys]), values, due=DUE, spread=len(by))
@@ -73,8 +74,8 @@ class Moments(NamedTuple):
         return begins(self.whose, self.times)
 
 
-class Panes(NamedTuple):
-    """Panes that are there: the places of their heads, and how many entries each has."""
+class Heads(NamedTuple):
+    """Panes that are there, by their heads: the places of these, and how many entries each has."""
 
     whose: Numbers
     panes: Numbers
@@ -84,8 +85,8 @@ class Panes(NamedTuple):
     def __len__(self) -> int:
         return len(self.panes)
 
-    def some(self, rows: Mask | Numbers | slice) -> "Panes":
-        return Panes(*(each[rows] for each in self))
+    def some(self, rows: Mask | Numbers | slice) -> "Heads":
+        return Heads(*(each[rows] for each in self))
 
     @property
     def are_many(self) -> bool:
@@ -120,7 +121,7 @@ class Entries:
     @classmethod
     def due(
         cls, state: BucketState, heads: Numbers, summary: Summary, width: int
-    ) -> tuple["Entries", Panes]:
+    ) -> tuple["Entries", Heads]:
         """Those of these heads, and the panes, key by key."""
         rows = state.take_keys(heads)
         keys, whose = distinct_keys(rows, state.schema.spread or 0)
@@ -128,7 +129,7 @@ class Entries:
         order = np.argsort(whose, kind="stable")
         return self, self._panes(whose[order], panes_of(rows)[order], heads[order])
 
-    def panes(self, whose: Numbers, first: Numbers, last: Numbers) -> Panes:
+    def panes(self, whose: Numbers, first: Numbers, last: Numbers) -> Heads:
         """Those with something between a first moment and a last, in order.
 
         Both are given key by key, in ascending order.
@@ -136,14 +137,14 @@ class Entries:
         first, last = first // self._width, last // self._width
         same = whose[1:] == whose[:-1]
         first[1:] = np.where(same, np.maximum(first[1:], last[:-1] + 1), first[1:])  # none twice
-        rows, within = _each(np.maximum(last - first + 1, 0))
+        rows, within = counted_out(np.maximum(last - first + 1, 0))
         whose, panes = whose[rows], first[rows] + within
         places = self._state.find(self._rows(whose, panes, np.full(len(rows), _HEAD)))
         there = np.flatnonzero(places >= 0)
         return self._panes(whose[there], panes[there], places[there])
 
-    def _panes(self, whose: Numbers, panes: Numbers, places: Numbers) -> Panes:
-        return Panes(whose, panes, places, self._state.fixed(_COUNT)[places])
+    def _panes(self, whose: Numbers, panes: Numbers, places: Numbers) -> Heads:
+        return Heads(whose, panes, places, self._state.fixed(_COUNT)[places])
 
     def _rows(self, whose: Numbers, panes: Numbers, numbers: Numbers) -> pa.RecordBatch:
         columns = [key.take(pa.array(whose)) for key in self.keys]
@@ -151,9 +152,9 @@ class Entries:
             [*columns, pa.array(panes), pa.array(numbers)], schema=self._state.schema.keys
         )
 
-    def of(self, panes: Panes) -> tuple[Numbers, Numbers]:
+    def of(self, panes: Heads) -> tuple[Numbers, Numbers]:
         """All entries of these: which of the panes each is in, and its place."""
-        which, number = _each(panes.counts)
+        which, number = counted_out(panes.counts)
         places = panes.places[which]
         several = np.flatnonzero(panes.counts[which] > 1)
         chosen = which[several]
@@ -162,7 +163,7 @@ class Entries:
         return which, places
 
     def times(self, places: Numbers) -> Numbers:
-        times: Numbers = self._state.fixed(_TIME)[places]
+        times: Numbers = self._state.fixed(MOMENT)[places]
         return times
 
     def parts(self, places: Numbers) -> Parts:
@@ -202,7 +203,7 @@ class Entries:
         self, fresh: Moments, parts: Parts, panes: Numbers, due: Numbers, came: Numbers
     ) -> None:
         """Those of some panes, of which so many came of each."""
-        which, number = _each(came)
+        which, number = counted_out(came)
         starts = np.cumsum(came) - came
         whose = fresh.whose[starts]
         heads = self._state.find_or_add(self._rows(whose, panes, np.full(len(panes), _HEAD)))
@@ -218,7 +219,7 @@ class Entries:
         times, *others = (
             pa.concat_arrays([old.take(pa.array(moved)), new.take(pa.array(rows))])
             for old, new in zip(
-                [held.column(_TIME), *held.columns[_OWN:]],
+                [held.column(MOMENT), *held.columns[_OWN:]],
                 [pa.array(fresh.times), *parts, *fresh.kept],
                 strict=True,
             )
@@ -234,10 +235,10 @@ class Entries:
         schema = self._state.schema.values
         self._state.put(places, pa.RecordBatch.from_arrays(list(values), schema=schema))
 
-    def put_due(self, panes: Panes, due: Numbers) -> None:
+    def put_due(self, panes: Heads, due: Numbers) -> None:
         self._state.put(panes.places, pa.RecordBatch.from_arrays([pa.array(due)], names=[DUE]))
 
-    def remove(self, panes: Panes) -> None:
+    def remove(self, panes: Heads) -> None:
         """With all entries."""
         self._state.remove(panes.places)
         several = panes.some(panes.counts > 1)
@@ -245,12 +246,8 @@ class Entries:
             self._state.remove(self.of(several.some(portion))[1])
 
 
-def distinct_keys(rows: pa.RecordBatch, width: int) -> tuple[list[pa.Array], Numbers]:
-    """The different ones of the first columns, so many, and the number of that of each row."""
-    if width == 0:
-        return [], np.zeros(rows.num_rows, np.int64)
-    groups = group_rows(rows.select(range(width)))
-    return groups.keys.columns, groups.ids
+def moments_of(packed: pa.RecordBatch) -> Numbers:
+    return fixed_width.numbers(packed.column(MOMENT))
 
 
 def count_pairs(firsts: Numbers, seconds: Numbers, first: Numbers, second: Numbers) -> Numbers:
@@ -266,9 +263,3 @@ def begins(whose: Numbers, what: Numbers) -> Mask:
     begins = np.ones(len(whose), np.bool_)
     begins[1:] = (whose[1:] != whose[:-1]) | (what[1:] != what[:-1])
     return begins
-
-
-def _each(counts: Numbers) -> tuple[Numbers, Numbers]:
-    """So many of each: which it is of, and its number among these."""
-    which = np.repeat(np.arange(len(counts)), counts)
-    return which, np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)

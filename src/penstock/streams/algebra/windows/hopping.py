@@ -17,13 +17,15 @@ import pyarrow as pa
 
 from penstock.events.compiled import Mask, Numbers
 from penstock.streams.algebra.changes import changes
-from penstock.streams.algebra.folds.fold import Parts, take
+from penstock.streams.algebra.folds.fold import Parts, spread
 from penstock.streams.algebra.kernel import END, NEVER
-from penstock.streams.algebra.rows.groups import group_rows
+from penstock.streams.algebra.rows.groups import counted_out, distinct_keys, group_rows
+from penstock.streams.algebra.rows.own_columns import DUE, panes_of
+from penstock.streams.algebra.rows.times import event_times
 from penstock.streams.algebra.windows.panes import Panes
 from penstock.streams.algebra.windows.ranges import Ranges, merge_ranges
 from penstock.streams.algebra.windows.window import Hopping
-from penstock.streams.algebra.windows.windowed import DUE, Windowed, panes_of
+from penstock.streams.algebra.windows.windowed import Windowed, spans_of
 from penstock.streams.state import BucketState
 
 _FAR = 1 << 61  # more than the number of any window
@@ -45,12 +47,12 @@ class Pairs(NamedTuple):
         return Pairs(keys, self.whose[piece], self.windows[piece])
 
 
-class WindowKernel(Windowed):
-    name = "window"
+class HoppingKernel(Windowed):
+    name = "hopping"
     window: Hopping
 
     def partial(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        panes = self._panes.number(self._times(rows))
+        panes = self._panes.number(event_times(rows, self.time))
         if self._hop > self._size:
             inside = panes % self._hop < self._size
             rows, panes = rows.filter(pa.array(inside)), panes[inside]
@@ -70,8 +72,8 @@ class WindowKernel(Windowed):
     def _hop(self) -> int:
         return self.window.hop
 
-    def _is_late(self, panes: Numbers, before: int) -> Mask:
-        return self._windows_of(panes)[1] < self._first_open(before)
+    def _is_late(self, rows: pa.RecordBatch, before: int) -> Mask:
+        return self._windows_of(panes_of(rows))[1] < self._first_open(before)
 
     def _first_open(self, before: int) -> int:
         """The first window that can still change."""
@@ -110,7 +112,7 @@ class WindowKernel(Windowed):
             yield from self._changed(pairs, None, self._of_windows(state, pairs))
             newest = self._newest(keys, (first < next_open) & (next_open <= last))
             due[newest] = next_open
-        gone = (due > last) & (self._ends(last) + self.correct_for <= now)
+        gone = (due > last) & (self.window.ends(last) + self.correct_for <= now)
         self._put_due(state, places[~gone], due[~gone], last[~gone])
         state.remove(places[gone])
 
@@ -119,23 +121,17 @@ class WindowKernel(Windowed):
         rows = np.flatnonzero(wanted)
         if len(rows) == 0:
             return rows
-        whose, panes = self._whose(keys)[rows], panes_of(keys)[rows]
+        whose, panes = distinct_keys(keys, len(self.keys))[1][rows], panes_of(keys)[rows]
         order = np.lexsort((panes, whose))
         is_last: Mask = np.diff(whose[order], append=-1) != 0
         newest: Numbers = rows[order[is_last]]
         return newest
 
-    def _whose(self, keys: pa.RecordBatch) -> Numbers:
-        """A number for each row's key, without its pane."""
-        if not self.keys:
-            return np.zeros(keys.num_rows, np.int64)
-        return group_rows(keys.select(range(len(self.keys)))).ids
-
     def _put_due(self, state: BucketState, places: Numbers, due: Numbers, last: Numbers) -> None:
         """Each pane is looked at when window `due` ends, or, past its last one, when it can go."""
         if len(places) == 0:
             return
-        ends = self._ends(np.minimum(due, last))
+        ends = self.window.ends(np.minimum(due, last))
         times = np.where(due <= last, ends, ends + self.correct_for)
         state.put(places, pa.RecordBatch.from_arrays([pa.array(times)], names=[DUE]))
 
@@ -144,9 +140,6 @@ class WindowKernel(Windowed):
     def _windows_of(self, panes: Numbers) -> tuple[Numbers, Numbers]:
         """The first and the last window that has this pane."""
         return -((self._size - 1 - panes) // self._hop), panes // self._hop
-
-    def _ends(self, windows: Numbers) -> Numbers:
-        return self._panes.start(windows * self._hop + self._size)
 
     def _first_after(self, time: int) -> int:
         """The first window that ends after this time."""
@@ -163,7 +156,7 @@ class WindowKernel(Windowed):
         rows = np.flatnonzero(first <= last)
         whose = np.arange(len(rows))
         if self._size > 1:  # else a pane is a window
-            numbers, panes = self._whose(keys)[rows], panes_of(keys)[rows]
+            numbers, panes = distinct_keys(keys, len(self.keys))[1][rows], panes_of(keys)[rows]
             order = np.lexsort((panes, numbers))
             rows, whose = rows[order], numbers[order]
         first, last = first[rows], last[rows]
@@ -171,8 +164,7 @@ class WindowKernel(Windowed):
             is_same = whose[1:] == whose[:-1]
             first[1:] = np.where(is_same, np.maximum(first[1:], last[:-1] + 1), first[1:])
         counts = last - first + 1
-        repeated = np.repeat(np.arange(len(rows)), counts)
-        within = np.arange(len(repeated)) - np.repeat(np.cumsum(counts) - counts, counts)
+        repeated, within = counted_out(counts)
         windows = first[repeated] + within
         taken = pa.array(rows[repeated])
         columns = [column.take(taken) for column in keys.columns[:-1]]
@@ -201,16 +193,16 @@ class WindowKernel(Windowed):
         there = places >= 0
         parts = self._parts_of(state.take_values(places[there]))
         if self._size == 1:
-            return parts if there.all() else _spread(parts, there)
+            return parts if there.all() else spread(parts, there)
         found = np.concatenate([np.zeros(1, np.int64), np.cumsum(there)])
         ranges = Ranges(found[ends - self._size], found[ends] - 1)
         filled = ranges.first <= ranges.last
         ranges = Ranges(ranges.first[filled], ranges.last[filled])
         keys = keys.filter(pa.array(there))
         if not filled.any():
-            return _spread(parts, filled)
+            return spread(parts, filled)
         merged = merge_ranges(self._summary, parts, ranges, keys)
-        return merged if filled.all() else _spread(merged, filled)
+        return merged if filled.all() else spread(merged, filled)
 
     def _covered(self, pairs: Pairs) -> tuple[Numbers, Numbers, Numbers]:
         """The panes of these windows, each once for its key: by which pair each is there, which
@@ -229,8 +221,7 @@ class WindowKernel(Windowed):
     ) -> Iterator[pa.RecordBatch]:
         if new is None:
             return
-        starts = self._panes.start(pairs.windows * self._hop)
-        window, time = self._spans(starts, self._ends(pairs.windows))
+        window, time = spans_of(self.window.starts(pairs.windows), self.window.ends(pairs.windows))
         keys = pairs.keys.columns[:-1]
         after, now = self._results(new, pairs.keys)
         before, was = after, np.zeros_like(now)
@@ -238,9 +229,3 @@ class WindowKernel(Windowed):
             before, was = self._results(old, pairs.keys)
         columns = [[window, *keys, *results, time] for results in (before, after)]
         yield from changes(self.output, columns[0], was, columns[1], now)
-
-
-def _spread(parts: Parts, there: Mask) -> Parts:
-    """The parts in the places where they are there, null in the others."""
-    rows = np.where(there, np.cumsum(there) - 1, -1)
-    return [take(part, rows) for part in parts]

@@ -17,6 +17,7 @@ import numpy as np
 from penstock.errors import InvalidInput
 from penstock.events.compiled import Numbers
 
+MONDAY = -3  # the first day of the week that 1970 began in, which was a Thursday
 UNITS = ("day", "week", "month", "year")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -53,18 +54,20 @@ class Even:
 class Calendar:
     """Days, weeks from Monday on, months or years of a time zone, moved by `offset` microseconds.
 
+    They are counted from that of 1970-01-01, or from the one that is `first` by this count.
     A day begins at midnight; where the clocks skip it, at the first moment of the day that is.
     """
 
     unit: str
     zone: str = "UTC"
     offset: int = 0
+    first: int = 0
 
     def __post_init__(self) -> None:
         zone_named(self.zone)
 
     def number(self, times: Numbers) -> Numbers:
-        numbers = self._of_days((times - self.offset) // _DAY)
+        numbers = self._of_days((times - self.offset) // _DAY) - self.first
         # The local date may be another than that of UTC.
         while (early := self.start(numbers) > times).any():
             numbers = numbers - early
@@ -74,7 +77,9 @@ class Calendar:
 
     def start(self, numbers: Numbers) -> Numbers:
         each, places = np.unique(numbers, return_inverse=True)
-        starts = [_start_of(self.unit, self.zone, number) for number in each.tolist()]
+        starts = [
+            _start_of(self.unit, self.zone, number) for number in (each + self.first).tolist()
+        ]
         return np.array(starts, np.int64)[places] + self.offset
 
     def _of_days(self, days: Numbers) -> Numbers:
@@ -84,7 +89,7 @@ class Calendar:
             case "day":
                 return days
             case "week":
-                return (days + 3) // 7  # 1970 began on a Thursday
+                return (days - MONDAY) // 7
             case "month":
                 return days.astype("M8[D]").astype("M8[M]").astype(np.int64)
             case _:
@@ -93,7 +98,7 @@ class Calendar:
 
 @lru_cache(100_000)
 def _start_of(unit: str, zone: str, number: int) -> int:
-    days = number * 7 - 3
+    days = number * 7 + MONDAY
     if unit != "week":
         code = {"day": "D", "month": "M", "year": "Y"}[unit]
         days = int(np.array(number).astype(f"M8[{code}]").astype("M8[D]").astype(np.int64))

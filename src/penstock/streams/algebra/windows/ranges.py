@@ -4,9 +4,13 @@ What no range begins or ends in is merged first. Then blocks of two, four, eight
 of what is left, each from two of half its length, and a range is merged from those whose lengths
 add up to its own. So the cost follows the length of the sequence and the number of ranges, times
 the logarithm of the longest.
+
+In which order a range is merged so depends on the others. Where that shows in the results, each is
+merged by itself, from the first to the last, and the cost follows the lengths of all.
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +20,9 @@ from penstock.events.compiled import Numbers, frozen
 from penstock.streams.algebra.aggregates.summary import Summary
 from penstock.streams.algebra.folds.fold import Parts
 from penstock.streams.algebra.rows.group_loops import sort_by_group
-from penstock.streams.algebra.rows.groups import Groups, grouped
+from penstock.streams.algebra.rows.groups import Groups, counted_out, grouped
+
+_AT_ONCE = 1 << 20
 
 
 class Ranges(NamedTuple):
@@ -41,6 +47,8 @@ def merge_ranges(summary: Summary, parts: Parts, ranges: Ranges, keys: pa.Record
     `keys` says whose parts these are, should a merge fail. Nothing is merged that is not together
     in some range.
     """
+    if not summary.order_free:
+        return _each_by_itself(summary, parts, ranges, keys)
     parts, ranges, keys = _joined(summary, parts, ranges, keys)
     last = keys.take(pa.array(ranges.last))
     if (ranges.first == ranges.last).all():
@@ -56,6 +64,18 @@ def merge_ranges(summary: Summary, parts: Parts, ranges: Ranges, keys: pa.Record
     sort_by_group(frozen(every), np.concatenate([[0], ends[:-1]]), order)
     gathered = [pa.concat_arrays(each) for each in zip(*blocks, strict=True)]
     return summary.merge(_taken(gathered, order), grouped(every[order], last), None)
+
+
+def _each_by_itself(summary: Summary, parts: Parts, ranges: Ranges, keys: pa.RecordBatch) -> Parts:
+    lengths = ranges.last - ranges.first + 1
+    cuts = np.flatnonzero(np.diff(np.cumsum(lengths) // _AT_ONCE)) + 1
+    pieces: list[Parts] = []
+    for first, end in pairwise([0, *cuts.tolist(), len(lengths)]):
+        ids, number = counted_out(lengths[first:end])
+        rows = ranges.first[first:end][ids] + number
+        groups = grouped(ids, keys.take(pa.array(ranges.last[first:end])))
+        pieces.append(summary.merge(_taken(parts, rows), groups, None))
+    return [pa.concat_arrays(each) for each in zip(*pieces, strict=True)]
 
 
 def _joined(

@@ -8,14 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.events.compiled import Numbers, frozen
-from penstock.streams.algebra.changes import TIME, TIME_TYPE, WEIGHT_FIELD
+from penstock.streams.algebra.changes import TIME_TYPE
 from penstock.streams.algebra.folds.fold import Parts
 from penstock.streams.algebra.rows.groups import Groups
 from penstock.streams.algebra.rows.order import order_words
-from penstock.streams.algebra.rows.shape import check_result_names
-from penstock.streams.algebra.windows.entries import Entries, Moments, begins
+from penstock.streams.algebra.windows.entries import Entries, Moments, begins, moments_of
 from penstock.streams.algebra.windows.sliding import SlidingKernel
-from penstock.streams.algebra.windows.windowed import panes_of
 
 _ROW = "(row) "
 
@@ -27,9 +25,7 @@ class RollingKernel(SlidingKernel):
 
     def _lay_out(self) -> None:
         super()._lay_out()
-        kinds = {name: self._summary.kinds[name] for name in self.aggregates}
-        time_field = pa.field(TIME, TIME_TYPE)
-        self.output = pa.schema([*self._fields, *kinds.items(), time_field, WEIGHT_FIELD])
+        self.output = pa.schema([*self._fields, *self._given_fields])
         self.needed = tuple(dict.fromkeys([*self.needed, *(each.name for each in self._fields)]))
 
     @property
@@ -41,10 +37,10 @@ class RollingKernel(SlidingKernel):
         others = [each for each in self._fields if each.name not in self.keys]
         return [pa.field(f"{_ROW}{each.name}", each.type) for each in others]
 
-    def _check(self) -> None:
-        super()._check()
-        names = [each.name for each in self._fields]
-        check_result_names([*dict.fromkeys([*names, *self.keys]), *self.aggregates])
+    @property
+    def _result_names(self) -> list[str]:
+        columns = dict.fromkeys([*(each.name for each in self._fields), *self.keys])
+        return [*columns, *self.aggregates]
 
     def partial(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         keys = self._packed_keys(rows)
@@ -59,7 +55,7 @@ class RollingKernel(SlidingKernel):
         order = _in_full_order(rows, whose)
         rows, whose = rows.take(pa.array(order)), whose[order]
         first, last = len(self.keys) + 1, len(self.packed) - len(self._kept)
-        return Moments(whose, panes_of(rows), rows.columns[last:]), rows.columns[first:last]
+        return Moments(whose, moments_of(rows), rows.columns[last:]), rows.columns[first:last]
 
     def _rows(self, moments: Moments) -> Numbers:
         return moments.order
@@ -77,7 +73,7 @@ class RollingKernel(SlidingKernel):
 
 def _in_full_order(rows: pa.RecordBatch, whose: Numbers) -> Numbers:
     """By key and time, and then by all columns: rows that are run again are numbered as before."""
-    times = panes_of(rows)
+    times = moments_of(rows)
     order = np.lexsort((times, whose))
     first = begins(whose[order], times[order])
     tied = np.flatnonzero(~(first & np.append(first[1:], True)))

@@ -17,9 +17,17 @@ from penstock.errors import InvalidInput
 from penstock.events.compiled import Mask, Numbers
 from penstock.streams.algebra.changes import WEIGHT, changes
 from penstock.streams.algebra.folds.fold import Parts, take
-from penstock.streams.algebra.rows.groups import Groups, group_rows, grouped
+from penstock.streams.algebra.rows.groups import (
+    Groups,
+    distinct_keys,
+    each_once,
+    group_rows,
+    grouped,
+)
+from penstock.streams.algebra.rows.own_columns import DUE, PANE, panes_of
+from penstock.streams.algebra.rows.times import event_times
 from penstock.streams.algebra.windows.window import Session
-from penstock.streams.algebra.windows.windowed import DUE, PANE, WINDOW, Windowed, panes_of
+from penstock.streams.algebra.windows.windowed import WINDOW, Windowed, spans_of
 from penstock.streams.state import BucketState, fixed_width
 
 _BEGIN, _FIRST, _LAST = "(begin)", "(first)", "(last)"
@@ -80,15 +88,15 @@ class SessionKernel(Windowed):
             )
 
     def partial(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        times = self._times(rows)
+        times = event_times(rows, self.time)
         groups = self._groups(rows, times // self._gap)
         first, last = _extremes(times, times, groups)
         parts = self._summary.partial(rows, groups)
         columns = [*groups.keys.columns, pa.array(first), pa.array(last), *parts]
         return pa.RecordBatch.from_arrays(columns, schema=self.packed)
 
-    def _is_late(self, panes: Numbers, before: int) -> Mask:
-        return (panes + 1) * self._gap + self.correct_for <= before
+    def _is_late(self, rows: pa.RecordBatch, before: int) -> Mask:
+        return (panes_of(rows) + 1) * self._gap + self.correct_for <= before
 
     def _merge(
         self, state: BucketState, rows: pa.RecordBatch, before: int
@@ -165,8 +173,7 @@ class SessionKernel(Windowed):
         rows = np.flatnonzero(chosen)
         ids = np.searchsorted(runs.session[targets], runs.session[rows])
         keys = runs.keys.take(pa.array(targets))
-        parts = [each.take(pa.array(rows)) for each in runs.parts]
-        parts = self._summary.merge(parts, grouped(ids, keys), None)
+        parts = self._in_turn([each.take(pa.array(rows)) for each in runs.parts], ids, keys)
         begin = runs.begin[runs.heads][runs.session[targets]]
         columns = [pa.array(begin), *parts]
         names = [_BEGIN, *self._summary.parts.names]
@@ -183,12 +190,11 @@ class SessionKernel(Windowed):
             return None
         places = self._neighbours(state, seeds)
         if but is not None:
-            places = _without(places, _distinct(but))
+            places = _without(places, each_once(but))
             if len(places) == 0:
                 return None
         taken = state.take(places)
-        keys = taken.select(range(len(self.keys)))
-        whose = group_rows(keys).ids if self.keys else np.zeros(len(places), np.int64)
+        _, whose = distinct_keys(taken, len(self.keys))
         panes = panes_of(taken)
         order = np.lexsort((panes, whose))
         taken, whose, panes = taken.take(pa.array(order)), whose[order], panes[order]
@@ -213,7 +219,7 @@ class SessionKernel(Windowed):
         )
 
     def _neighbours(self, state: BucketState, seeds: Numbers) -> Numbers:
-        found = _distinct(seeds)
+        found = each_once(seeds)
         for side in (-1, 1):
             edge = found
             while len(edge):
@@ -221,7 +227,7 @@ class SessionKernel(Windowed):
                 panes = pa.array(panes_of(keys) + side)
                 keys = keys.set_column(len(self.keys), keys.schema.field(PANE), panes)
                 edge = state.find(keys)
-                edge = _without(_distinct(edge[edge >= 0]), found)
+                edge = _without(each_once(edge[edge >= 0]), found)
                 found = np.sort(np.concatenate([found, edge]))
         return found
 
@@ -240,9 +246,34 @@ class SessionKernel(Windowed):
         heads = runs.heads[wanted]
         keys = runs.keys.take(pa.array(heads))
         ids = (np.cumsum(wanted) - 1)[runs.session[rows]]
-        parts = [each.take(pa.array(rows)) for each in runs.parts]
-        merged = self._summary.merge(parts, grouped(ids, keys), None)
+        merged = self._in_turn([each.take(pa.array(rows)) for each in runs.parts], ids, keys)
         return Found(keys, runs.begin[heads], runs.last[runs.tails[wanted]], merged)
+
+    def _in_turn(self, parts: Parts, ids: Numbers, keys: pa.RecordBatch) -> Parts:
+        """The parts of each session, whose panes stand together in the order of time.
+
+        Where the order of merging shows, these are merged one by one, so that it does not show
+        whether the first of them were folded into the next before.
+        """
+        groups = grouped(ids, keys)
+        if self._summary.order_free:
+            return self._summary.merge(parts, groups, None)
+        lengths = np.bincount(ids, minlength=len(groups))
+        going, merged = np.arange(len(groups)), _taken(parts, groups.firsts)
+        done: list[tuple[Numbers, Parts]] = []
+        turn = 0
+        while len(going):
+            turn += 1
+            goes_on = lengths[going] > turn
+            done.append((going[~goes_on], _taken(merged, np.flatnonzero(~goes_on))))
+            going, merged = going[goes_on], _taken(merged, np.flatnonzero(goes_on))
+            if len(going):
+                rows, whose = groups.firsts[going] + turn, keys.take(pa.array(going))
+                of_turn = grouped(np.arange(len(going)), whose)
+                merged = self._summary.merge(_taken(parts, rows), of_turn, merged)
+        order = np.argsort(np.concatenate([each for each, _ in done]))
+        columns = zip(*(each for _, each in done), strict=True)
+        return _taken([pa.concat_arrays(each) for each in columns], order)
 
     def _changed(self, old: Found | None, new: Found | None) -> Iterator[pa.RecordBatch]:
         """Sessions with the same beginning are one that changed."""
@@ -266,7 +297,7 @@ class SessionKernel(Windowed):
         schema = pa.schema(list(self.output)[:-1])
         if found is None:
             return _empty(schema)
-        window, time = self._spans(found.begin, found.last + self._gap)
+        window, time = spans_of(found.begin, found.last + self._gap)
         results, _ = self._results(found.parts, found.keys)
         keys = found.keys.columns[:-1]
         return pa.RecordBatch.from_arrays([window, *keys, *results, time], schema=schema)
@@ -286,11 +317,8 @@ def _extremes(first: Numbers, last: Numbers, groups: Groups) -> tuple[Numbers, N
     return lowest, highest
 
 
-def _distinct(places: Numbers) -> Numbers:
-    """Each once, in their order. NumPy does it by hashing, which takes thirty times as long."""
-    places = np.sort(places)
-    is_first: Mask = np.diff(places, prepend=-1) != 0
-    return places[is_first]
+def _taken(parts: Parts, rows: Numbers) -> Parts:
+    return [part.take(pa.array(rows)) for part in parts]
 
 
 def _without(places: Numbers, others: Numbers) -> Numbers:

@@ -7,28 +7,29 @@ all of its window. A pane is due when the next of its entries is to be given out
 that can still come or change has any of them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.errors import InvalidInput
 from penstock.events.compiled import Mask, Numbers
-from penstock.streams.algebra.aggregates.basic import Aggregate
 from penstock.streams.algebra.changes import TIME_TYPE, WEIGHT, changes
 from penstock.streams.algebra.folds.fold import Parts, take
-from penstock.streams.algebra.rows.groups import group_rows, grouped, spans
+from penstock.streams.algebra.rows.groups import distinct_keys, group_rows, grouped, spans
+from penstock.streams.algebra.rows.times import event_times
 from penstock.streams.algebra.windows.entries import (
+    MOMENT,
     Entries,
     Moments,
     begins,
     count_pairs,
-    distinct_keys,
     entry_state,
+    moments_of,
 )
 from penstock.streams.algebra.windows.ranges import Ranges, merge_ranges
 from penstock.streams.algebra.windows.window import Sliding
-from penstock.streams.algebra.windows.windowed import PANE, Windowed, panes_of
+from penstock.streams.algebra.windows.windowed import Windowed, spans_of
 from penstock.streams.state import BucketState
 
 _PANES = 8  # of a window
@@ -40,25 +41,15 @@ class SlidingKernel(Windowed):
     name = "sliding"
     window: Sliding
 
-    def __init__(
-        self,
-        by: str | Sequence[str],
-        window: Sliding,
-        aggregates: Mapping[str, Aggregate],
-        schema: pa.Schema,
-        time: str,
-        *,
-        correct_for: int = 0,
-        emit: str = "final",
-    ) -> None:
-        super().__init__(by, window, aggregates, schema, time, correct_for=correct_for, emit=emit)
-        self._width = -(-window.size // _PANES)
-        self._lay_out()
-
     def _lay_out(self) -> None:
-        by_fields = list(self.packed)[: len(self.keys)]
-        self.state = entry_state(by_fields, self._summary.parts, self._kept)
-        self.packed = pa.schema([*self.packed, *self._kept])
+        super()._lay_out()
+        self.state = entry_state(self._by_fields, self._summary.parts, self._kept)
+        moment = pa.field(MOMENT, pa.int64())
+        self.packed = pa.schema([*self._by_fields, moment, *self._summary.parts, *self._kept])
+
+    @property
+    def _width(self) -> int:
+        return -(-self.window.size // _PANES)
 
     @property
     def _kept(self) -> Sequence[pa.Field]:
@@ -79,13 +70,15 @@ class SlidingKernel(Windowed):
         return pa.RecordBatch.from_arrays([*groups.keys.columns, *parts], schema=self.packed)
 
     def _packed_keys(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Where others have the pane, the time itself."""
-        arrays = [*(rows.column(name) for name in self.keys), pa.array(self._times(rows))]
-        return pa.RecordBatch.from_arrays(arrays, names=[*self.keys, PANE])
+        arrays = [
+            *(rows.column(name) for name in self.keys),
+            pa.array(event_times(rows, self.time)),
+        ]
+        return pa.RecordBatch.from_arrays(arrays, names=[*self.keys, MOMENT])
 
-    def _is_late(self, panes: Numbers, before: int) -> Mask:
+    def _is_late(self, rows: pa.RecordBatch, before: int) -> Mask:
         """A row counts in its own window and in all others that it lies in, or in none."""
-        return panes < before - self.correct_for
+        return moments_of(rows) < before - self.correct_for
 
     def _merge(
         self, state: BucketState, rows: pa.RecordBatch, before: int
@@ -141,9 +134,9 @@ class SlidingKernel(Windowed):
         self, entries: Entries, rows: pa.RecordBatch, whose: Numbers
     ) -> tuple[Moments, Parts]:
         """What came, by key and time, and the parts of each; those of one time together."""
-        order = np.lexsort((panes_of(rows), whose))
+        order = np.lexsort((moments_of(rows), whose))
         rows, whose = rows.take(pa.array(order)), whose[order]
-        times, parts = panes_of(rows), rows.columns[len(self.keys) + 1 :]
+        times, parts = moments_of(rows), rows.columns[len(self.keys) + 1 :]
         first = begins(whose, times)
         fresh = Moments(whose[first], times[first], [])
         if not first.all():
@@ -188,7 +181,7 @@ class SlidingKernel(Windowed):
 
     def _columns(self, entries: Entries, given: Moments, results: list[pa.Array]) -> list[pa.Array]:
         """All columns of the output but the weight."""
-        window, _ = self._spans(given.times - self.window.size, given.times)
+        window, _ = spans_of(given.times - self.window.size, given.times)
         keys = [each.take(pa.array(given.whose)) for each in entries.keys]
         return [window, *keys, *results, pa.array(given.times).cast(TIME_TYPE)]
 
@@ -210,7 +203,8 @@ class SlidingKernel(Windowed):
         """The merged parts of those that end at some times, which are in order, each once."""
         width, starts = self._width, times - self.window.size + 1
         panes = entries.panes(whose, starts, times)
-        cut = np.zeros(len(panes), np.bool_)  # those that a window has only some of
+        # Those that a window has only some of; or all, as heads are merged as their entries come.
+        cut = np.full(len(panes), not self._summary.order_free)
         for edges, moments in ((starts % width, starts), ((times + 1) % width, times)):
             cut |= panes.among(whose[edges != 0], moments[edges != 0] // width)
         edge, whole = panes.some(cut), panes.some(~cut)

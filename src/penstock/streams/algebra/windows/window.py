@@ -16,7 +16,9 @@ from typing import Any
 
 from penstock.clock import Duration, duration_ms
 from penstock.errors import InvalidInput
+from penstock.events.compiled import Numbers
 from penstock.streams.algebra.windows.panes import (
+    MONDAY,
     UNITS,
     Calendar,
     Even,
@@ -28,6 +30,7 @@ from penstock.streams.algebra.windows.panes import (
 _MOST_PANES = 10_000
 _LONGEST = 10_000 * 366 * 86_400_000_000  # microseconds; times and lengths stay in 64 bits
 _DAY_MS = 86_400_000
+_SECONDS = {"week": 604_800, "day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
 _CALENDAR = re.compile(rf"\s*(?:(\d+)\s*)?({'|'.join(UNITS)})s?\s*")
 
 
@@ -38,6 +41,13 @@ class Hopping:
     panes: Panes
     size: int
     hop: int
+
+    def starts(self, numbers: Numbers) -> Numbers:
+        """When the windows of these numbers begin, in microseconds."""
+        return self.panes.start(numbers * self.hop)
+
+    def ends(self, numbers: Numbers) -> Numbers:
+        return self.panes.start(numbers * self.hop + self.size)
 
 
 @dataclass(frozen=True)
@@ -79,14 +89,15 @@ def hopping(
     by_calendar = [_by_calendar(each, zone) for each in (size, step)]
     if all(by_calendar):
         (sizes, unit), (hops, other) = by_calendar  # type: ignore[misc]
+        first = 0
         if {unit, other} == {"day", "week"}:
             sizes, hops = (n * 7 if u == "week" else n for n, u in ((sizes, unit), (hops, other)))
-            unit = other = "day"
+            unit, other, first = "day", "day", MONDAY
         if {unit, other} == {"month", "year"}:
             sizes, hops = (n * 12 if u == "year" else n for n, u in ((sizes, unit), (hops, other)))
             unit = other = "month"
         if unit == other:
-            return Hopping(Calendar(unit, zone or "UTC", moved), sizes, hops)
+            return Hopping(Calendar(unit, zone or "UTC", moved, first), sizes, hops)
     if any(by_calendar):
         raise InvalidInput(
             f"windows of {size!r} every {step!r} do not fit into one calendar",
@@ -101,7 +112,8 @@ def hopping(
     width = gcd(length, hop)
     if length // width > _MOST_PANES:
         raise InvalidInput(
-            f"a window of {size!r} every {step!r} has {length // width:,} panes of {width} us",
+            f"a window of {size!r} every {step!r} has {length // width:,} panes, each of "
+            f"{in_words(width)}",
             hint=f"at most {_MOST_PANES:,}: let `step` divide `size`, or begin windows less often",
         )
     return Hopping(Even(width, moved % hop), length // width, hop // width)
@@ -147,6 +159,18 @@ def micros(name: str, duration: Duration, least: int = 1) -> int:
             f"{name}={duration!r} is no length of time", hint="from 1 ms to 10,000 years"
         )
     return micros
+
+
+def counted(count: int, unit: str) -> str:
+    return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
+
+
+def in_words(micros: int) -> str:
+    """A length of time in the largest unit of which it is a whole number."""
+    for unit, seconds in _SECONDS.items():
+        if micros % (seconds * 1_000_000) == 0:
+            return counted(micros // (seconds * 1_000_000), unit)
+    return f"{micros / 1_000:g} ms"
 
 
 def window_spec(window: Window) -> dict[str, Any]:

@@ -12,24 +12,21 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import InvalidInput, KernelError
 from penstock.events.compiled import Mask, Numbers
 from penstock.streams.algebra.aggregates.basic import Aggregate, Count
 from penstock.streams.algebra.aggregates.summary import Summary
 from penstock.streams.algebra.changes import TIME, TIME_TYPE, WEIGHT_FIELD
 from penstock.streams.algebra.folds.fold import Parts
-from penstock.streams.algebra.kernel import NEVER, one_batch, passed
+from penstock.streams.algebra.kernel import NEVER, check_emission, one_batch, passed, without_late
 from penstock.streams.algebra.rows.groups import Groups, group_rows
+from penstock.streams.algebra.rows.own_columns import DUE, PANE, ROWS
 from penstock.streams.algebra.rows.shape import check_result_names, column_type, names_of
+from penstock.streams.algebra.rows.times import check_time
 from penstock.streams.algebra.windows.window import Window, window_from_spec, window_spec
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
-PANE, DUE = "(pane)", "(due)"
 WINDOW = "window"
 WINDOW_FIELD = pa.field(WINDOW, pa.struct([("start", TIME_TYPE), ("end", TIME_TYPE)]))
-
-_ROWS = "(rows)"
-_EMISSIONS = ("final", "changes")
 
 
 class Windowed(ABC):
@@ -63,38 +60,41 @@ class Windowed(ABC):
         self.emit = emit
         self._check()
         # Whether there are rows at all: a pane may be there of which all were taken back.
-        self._summary = Summary(aggregates, schema, time, {_ROWS: Count()})
-        by_fields = [pa.field(name, column_type(schema, name)) for name in self.keys]
-        keys = pa.schema([*by_fields, pa.field(PANE, pa.int64())])
-        own = [pa.field(name, pa.int64()) for name in (*self.times, DUE)]
-        values = pa.schema([*own, *self._summary.parts])
-        self.state = StateSchema(keys, values, due=DUE, spread=len(self.keys))
-        packed = [pa.field(name, pa.int64()) for name in self.packed_times]
-        self.packed = pa.schema([*keys, *packed, *self._summary.parts])
-        kinds = {name: self._summary.kinds[name] for name in self.aggregates}
-        self.output = pa.schema(
-            [
-                WINDOW_FIELD,
-                *by_fields,
-                *kinds.items(),
-                pa.field(TIME, TIME_TYPE),
-                WEIGHT_FIELD,
-            ]
-        )
-        self.needed = tuple(dict.fromkeys([*self.keys, time, *self._summary.needed]))
+        self._summary = Summary(aggregates, schema, time, {ROWS: Count()})
+        self._lay_out()
 
     def _check(self) -> None:
-        if self.emit not in _EMISSIONS:
-            raise InvalidInput(
-                f"windows cannot be given out as {self.emit!r}",
-                hint=f"emit is one of {', '.join(_EMISSIONS)}",
-            )
-        kind = column_type(self.schema, self.time)
-        if not pa.types.is_timestamp(kind):
-            raise InvalidInput(
-                f"the event time {self.time!r} is of type {kind}", hint="cast it to timestamp"
-            )
-        check_result_names([WINDOW, *self.keys, *self.aggregates])
+        check_emission("windows", self.emit)
+        check_time(self.schema, self.time)
+        check_result_names(self._result_names)
+
+    @property
+    def _result_names(self) -> list[str]:
+        return [WINDOW, *self.keys, *self.aggregates]
+
+    def _lay_out(self) -> None:
+        """Sets the schemas of what goes in, is kept and comes out."""
+        keys = pa.schema([*self._by_fields, pa.field(PANE, pa.int64())])
+        own, packed = (
+            [pa.field(name, pa.int64()) for name in names]
+            for names in ((*self.times, DUE), self.packed_times)
+        )
+        values = pa.schema([*own, *self._summary.parts])
+        self.state = StateSchema(keys, values, due=DUE, spread=len(self.keys))
+        self.packed = pa.schema([*keys, *packed, *self._summary.parts])
+        self.output = pa.schema([WINDOW_FIELD, *self._by_fields, *self._given_fields])
+        self.needed = tuple(dict.fromkeys([*self.keys, self.time, *self._summary.needed]))
+
+    @property
+    def _by_fields(self) -> list[pa.Field]:
+        return [pa.field(name, column_type(self.schema, name)) for name in self.keys]
+
+    @property
+    def _given_fields(self) -> list[pa.Field]:
+        """Those of the results, of the event time and of the weight."""
+        kinds = self._summary.kinds
+        results = [pa.field(name, kinds[name]) for name in self.aggregates]
+        return [*results, pa.field(TIME, TIME_TYPE), WEIGHT_FIELD]
 
     def step(
         self, state: BucketState, packed: Sequence[pa.RecordBatch], clock: int | None
@@ -102,29 +102,19 @@ class Windowed(ABC):
         before, now = passed(state, clock)
         rows = one_batch(packed)
         if rows is not None:
-            rows = self._in_time(state, rows, before)
+            counts = np.abs(fixed_width.numbers(rows.column(ROWS)))
+            rows = without_late(state, rows, self._is_late(rows, before), counts)
         if rows is not None:
             yield from self._merge(state, rows, before)
         if now > NEVER and len(due := state.due(now)):
             yield from self._close(state, due, before, now)
 
-    def _in_time(
-        self, state: BucketState, rows: pa.RecordBatch, before: int
-    ) -> pa.RecordBatch | None:
-        """Without those that come after what they belong to is gone, which are counted.
-
-        A pane is taken or left as a whole, as what was packed together cannot be told apart.
-        """
-        late = self._is_late(panes_of(rows), before)
-        if not late.any():
-            return rows
-        gone = rows.filter(pa.array(late)).column(_ROWS)
-        state.count_late(int(np.abs(fixed_width.numbers(gone)).sum()))
-        return one_batch([rows.filter(pa.array(~late))])
-
     @abstractmethod
-    def _is_late(self, panes: Numbers, before: int) -> Mask:
-        """Which panes are let go at this clock."""
+    def _is_late(self, rows: pa.RecordBatch, before: int) -> Mask:
+        """Which of what was packed comes after what it belongs to is gone, at this clock.
+
+        What was packed together is taken or left as a whole, as it cannot be told apart.
+        """
 
     @abstractmethod
     def _merge(
@@ -146,27 +136,10 @@ class Windowed(ABC):
         """Those among the values of some rows of state."""
         return list(values.columns[len(self.times) + 1 :])
 
-    def _times(self, rows: pa.RecordBatch) -> Numbers:
-        times = rows.column(self.time)
-        if times.null_count:
-            raise KernelError(
-                f"{times.null_count} rows have no event time {self.time!r}, and belong to no "
-                "window",
-                hint="leave them out before, with a filter",
-            )
-        return fixed_width.numbers(times.cast(TIME_TYPE)).astype(np.int64, copy=False)
-
     def _results(self, parts: Parts, keys: pa.RecordBatch) -> tuple[list[pa.Array], Mask]:
         """The results of each window, and whether it has any rows."""
         found = self._summary.results(parts, keys)
-        return [found[name] for name in self.aggregates], fixed_width.numbers(found[_ROWS]) > 0
-
-    def _spans(self, starts: Numbers, ends: Numbers) -> tuple[pa.Array, pa.Array]:
-        """Each window and its event time, as columns."""
-        start, end, time = (
-            pa.array(each, pa.int64()).cast(TIME_TYPE) for each in (starts, ends, ends - 1)
-        )
-        return pa.StructArray.from_arrays([start, end], fields=list(WINDOW_FIELD.type)), time
+        return [found[name] for name in self.aggregates], fixed_width.numbers(found[ROWS]) > 0
 
     @property
     def is_final(self) -> bool:
@@ -197,5 +170,9 @@ class Windowed(ABC):
         )
 
 
-def panes_of(rows: pa.RecordBatch) -> Numbers:
-    return fixed_width.numbers(rows.column(PANE))
+def spans_of(starts: Numbers, ends: Numbers) -> tuple[pa.Array, pa.Array]:
+    """Windows and the event time of each, as columns."""
+    start, end, time = (
+        pa.array(each, pa.int64()).cast(TIME_TYPE) for each in (starts, ends, ends - 1)
+    )
+    return pa.StructArray.from_arrays([start, end], fields=list(WINDOW_FIELD.type)), time

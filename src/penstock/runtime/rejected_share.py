@@ -1,4 +1,4 @@
-"""How much of what was read lately was rejected, and whether that is too much."""
+"""How much of what was read lately was rejected."""
 
 from collections import deque
 

@@ -16,7 +16,7 @@ from penstock.streams.algebra.changes import OFFSET, PARTITION, TIME, TIME_TYPE,
 from penstock.streams.algebra.folds.picks import beside, place_word
 from penstock.streams.algebra.kernel import schema_from_spec, schema_to_spec
 from penstock.streams.algebra.rows.shape import column_type, names_of
-from penstock.streams.algebra.rows.times import check_time
+from penstock.streams.algebra.rows.times import check_time, event_times
 
 _PLACE = (PARTITION, OFFSET)
 
@@ -58,8 +58,8 @@ class WholeRows:
 
     def pack(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         arrays = [
-            rows.column(self.time).cast(TIME_TYPE)
-            if field.name == TIME
+            pa.array(event_times(rows, self.time)).cast(TIME_TYPE)
+            if self.time is not None and field.name == TIME
             else rows.column(field.name)
             for field in self.packed
         ]

@@ -1,6 +1,6 @@
 import pytest
 
-from penstock.runtime.alarm import SPAN, RejectedShare
+from penstock.runtime.rejected_share import SPAN, RejectedShare
 
 
 def test_of_few_rows_there_is_no_share() -> None:
