@@ -28,7 +28,7 @@ check: setup ## style, types and the direction of imports
 
 test: setup peers check ## everything, as it runs before a change is accepted
 	$(BIN)/pytest -n 2 --dist loadfile -m 'not spark' --durations=15
-	$(BIN)/pytest -m spark --durations=15
+	$(BIN)/pytest -n 2 --dist loadfile -m spark --durations=15
 
 fast: setup ## the tests that need no other program, in under a minute
 	$(BIN)/pytest -n auto -m 'not peer and not spark and not slow' --durations=5
