@@ -8,15 +8,19 @@ Compiling takes half a minute, once after an installation; loading takes seconds
 import tempfile
 
 
-def warm_up() -> None:
-    """Goes the way of a row once, on this process alone: through a source, a kernel and a sink."""
+def warm_up(*, everything: bool = False) -> None:
+    """Goes the way of a row once, on this process alone: through a source, a kernel and a sink.
+
+    With `everything` through every kind of window, so that the first app to have one need not wait
+    for its compilation.
+    """
     import pandas as pd  # noqa: F401  Spark's workers import it for every function over Arrow
     import pyarrow as pa
 
     from penstock.events.columns import decode_columns
     from penstock.events.encoding import encode_columns
     from penstock.events.formats import format_for
-    from penstock.streams.algebra import kernel_over, tumbling
+    from penstock.streams.algebra import Window, hopping, kernel_over, session, sliding, tumbling
     from penstock.streams.algebra.aggregates import functions as ps
     from penstock.streams.algebra.kernel import END
     from penstock.streams.algebra.keyed.aggregate import AggregateKernel
@@ -31,8 +35,11 @@ def warm_up() -> None:
     records = decode_columns(b"".join(encode_columns(values))).batch
     form.decode(records["value"])
     asked = {"total": ps.sum("number"), "n": ps.count()}
-    over = kernel_over("key", tumbling("1s"), asked, schema, "at")
-    for kernel in (AggregateKernel("key", asked, schema), over):
+    windows: list[Window] = [tumbling("1s")]
+    if everything:
+        windows += [hopping("2s", "1s"), sliding("1s"), session("1s")]
+    over = [kernel_over("key", each, asked, schema, "at") for each in windows]
+    for kernel in (AggregateKernel("key", asked, schema), *over):
         with (
             tempfile.TemporaryDirectory() as folder,
             BucketState.open(
@@ -49,4 +56,4 @@ def warm_up() -> None:
 
 
 if __name__ == "__main__":
-    warm_up()
+    warm_up(everything=True)
