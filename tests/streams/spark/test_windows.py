@@ -104,26 +104,48 @@ def test_windows_are_the_same_as_a_stream_and_as_a_batch(
     )
 
 
-def test_sliding_hopping_and_session_edges(spark: SparkSession) -> None:
-    """`window [10:03, 10:04) contains 10:03:00.000 and not 10:04:00.000`, and
-    `session gap: events exactly gap apart are one session`."""
-    app = clicks("edges")
+def test_window_10_03_to_10_04_contains_its_start_and_not_its_end(spark: SparkSession) -> None:
+    app = clicks("minutes")
 
     @app.derive("minutes", key="window")
     def minutes(clicks: DataFrame) -> DataFrame:
         return ps.window(clicks, ps.tumbling("1 minute"), n=ps.count())
+
+    with Run(app, spark=spark, partitions=1) as run:
+        run.feed("clicks", [{"at": at(each)} for each in ("10:03:00", "10:03:59.999", "10:04:00")])
+        run.advance(MORNING + timedelta(hours=1))
+        run.drain()
+        assert starts(run.view("minutes")) == {"10:03": 2, "10:04": 1}
+
+
+def test_session_gap_events_exactly_gap_apart(spark: SparkSession) -> None:
+    app = clicks("visits")
 
     @app.derive("visits", key="window")
     def visits(clicks: DataFrame) -> DataFrame:
         return ps.window(clicks, ps.session("1 minute"), n=ps.count())
 
     with Run(app, spark=spark, partitions=1) as run:
-        run.feed("clicks", [{"at": at(each)} for each in ("10:03:00", "10:03:59.999", "10:04:00")])
-        run.feed("clicks", [{"at": at("10:05:00")}, {"at": at("10:06:00.001")}])
+        run.feed("clicks", [{"at": at(each)} for each in ("10:03:00", "10:04:00", "10:05:00.001")])
         run.advance(MORNING + timedelta(hours=1))
         run.drain()
-        assert starts(run.view("minutes")) == {"10:03": 2, "10:04": 1, "10:05": 1, "10:06": 1}
-        assert starts(run.view("visits")) == {"10:03": 4, "10:06": 1}
+        assert starts(run.view("visits")) == {"10:03": 2, "10:05": 1}
+
+
+def test_5_minute_sliding_window_10_03_39_and_10_08_12(spark: SparkSession) -> None:
+    """Together; at exactly 5 minutes apart, not."""
+    app = clicks("sliding")
+
+    @app.derive("slid", key="window")
+    def slid(clicks: DataFrame) -> DataFrame:
+        return ps.window(clicks, ps.sliding("5 minutes"), n=ps.count())
+
+    with Run(app, spark=spark, partitions=1) as run:
+        run.feed("clicks", [{"at": at(each)} for each in ("10:03:39", "10:08:12", "10:13:12")])
+        run.advance(MORNING + timedelta(hours=1))
+        run.drain()
+        ends = {f"{row['window']['end']:%H:%M:%S}": row["n"] for row in run.view("slid")}
+        assert ends == {"10:03:39": 1, "10:08:12": 2, "10:13:12": 1}
 
 
 def starts(rows: list[dict[str, Any]]) -> dict[str, int]:
