@@ -1,6 +1,6 @@
 """Why rates go by event time: a processor stops for a minute, and works off its backlog.
 
-    python examples/false_spike.py                       about two minutes
+    python examples/false_spike.py                       a few minutes
     python examples/false_spike.py --stopped 10          sooner
     python examples/false_spike.py --picture spike.png   where to draw it
 
@@ -17,11 +17,10 @@ import sys
 import tempfile
 import threading
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
-import matplotlib as mpl
-from matplotlib import pyplot as plt
 from pyspark.sql import DataFrame
 from rich.console import Console
 
@@ -160,6 +159,9 @@ def play(
 
 def draw(found: dict[str, Rates], stopped: float, picture: Path) -> None:
     """Both rates beside each other, with the same axes."""
+    import matplotlib as mpl
+    from matplotlib import pyplot as plt
+
     mpl.use("agg")
     begin = min(start.timestamp() for series in found.values() for start in series)
     again = min(t for each in found[PROCESSING_TIME] if (t := each.timestamp()) > stopped)
@@ -201,6 +203,8 @@ def draw(found: dict[str, Rates], stopped: float, picture: Path) -> None:
 )
 def main(stopped: int, picture: Path) -> None:
     """A false spike, and how event time does without it."""
+    if find_spec("matplotlib") is None:
+        raise click.ClickException("the picture is drawn by matplotlib: pip install matplotlib")
     console = Console(highlight=False)
     with tempfile.TemporaryDirectory(prefix="penstock-spike-") as name:
         folder = Path(name)

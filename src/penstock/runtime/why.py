@@ -117,7 +117,7 @@ def _lag(told: InputStatus, node: NodeStatus, life: Life) -> Iterator[str]:
 
 def _clock(node: NodeStatus) -> Iterator[str]:
     timed = [each for each in node.inputs if each.timed]
-    if not timed:
+    if not timed or node.batch < 0:  # then nothing is known of its clock yet
         return
     without = [each for each in timed if each.clock is None]
     if without:

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col
 
 import penstock as ps
 from penstock.errors import InvalidInput
 from penstock.streams.spark.crash import POINTS
+from penstock.streams.spark.origin import time_column
 from penstock.testing import assert_stream_equals_batch
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "1"))
@@ -67,6 +69,12 @@ def all_analytics() -> ps.App:
     @app.derive("about_known", key="id")
     def about_known(visits: DataFrame) -> DataFrame:
         return ps.seen_before(visits, "user", error=0.01, expected=1_000)
+
+    @app.derive("chained", key=["window", "user"])
+    def chained(visits: DataFrame) -> DataFrame:
+        once = ps.dedup(visits, "ms", within="10s", emit="final")
+        rolled = ps.rolling(once, "15s", by="user", n=ps.count())
+        return ps.window(rolled, ps.session("20s"), by="user", most=ps.max("n"))
 
     return app
 
@@ -145,6 +153,7 @@ def test_rolling(spark: SparkSession) -> None:
     readings = frame(spark, "sensor string, v double, at timestamp", *rows)
     table = ps.rolling(readings, "5 minutes", by="sensor", mean=ps.mean("v"))
     assert "_weight" not in table.columns
+    assert time_column(table) == ("_time", 0, False)
     found = values(table.where("sensor = 'a'"), "v", "mean")
     assert found == [(1.0, 1.0), (3.0, 2.0), (5.0, 4.0)]
 
@@ -220,6 +229,9 @@ def test_what_cannot_be_meant_is_refused(spark: SparkSession) -> None:
         lambda: ps.window(clicks, "1 minute", n=ps.count()),  # type: ignore[arg-type]
         lambda: ps.window(clicks, ps.tumbling("1 minute")),
         lambda: ps.window(clicks, ps.tumbling("1 minute"), n=5),  # type: ignore[arg-type]
+        lambda: ps.window(clicks, ps.tumbling("1 day"), n=col("rate")),  # type: ignore[arg-type]
+        lambda: ps.aggregate(clicks, by=col("rate"), n=ps.count()),  # type: ignore[arg-type]
+        lambda: ps.window(clicks, ps.tumbling("99999999999 years"), n=ps.count()),
         lambda: ps.rate(clicks, ps.tumbling("1 minute"), by="rate"),
         lambda: ps.timed(clicks, "at"),
         lambda: ps.timed(spark.range(1), "id"),

@@ -31,6 +31,7 @@ from penstock.streams.spark.operators import (
 )
 from penstock.streams.spark.origin import (
     EventTimeColumn,
+    mark_time,
     origin_of,
     time_column,
     with_origin,
@@ -66,7 +67,8 @@ def rolling(
         correct_for=time.correct_for,
         emit=emit,
     )
-    return _as_stream(run(df, kernel, checkpoint, time.correct_for), emit, time)
+    table = run(df, kernel, checkpoint, time.correct_for)
+    return _as_stream(table, time) if _is_for_good(emit, time) else table
 
 
 def rate(
@@ -164,7 +166,8 @@ def dedup(
         key, schema_of(df), time.name, length, correct_for=time.correct_for, emit=emit
     )
     # A row may be taken back for as long as one can come that is just before it.
-    return _as_stream(run(df, kernel, checkpoint, time.correct_for + length), emit, time)
+    table = run(df, kernel, checkpoint, time.correct_for + length)
+    return _as_stream(table, time) if _is_for_good(emit, time) else table
 
 
 def latest(df: DataFrame, key: str | Sequence[str], *, checkpoint: str | None = None) -> DataFrame:
@@ -175,7 +178,7 @@ def latest(df: DataFrame, key: str | Sequence[str], *, checkpoint: str | None = 
 
 def gaps(
     df: DataFrame,
-    by: str | Sequence[str],
+    by: str | Sequence[str] = (),
     *,
     after: Duration,
     forget: Duration | None = None,
@@ -228,7 +231,7 @@ def seen_before(
     kernel = BloomKernel(
         key, schema_of(held), marked.name, error=error, expected=expected or _EXPECTED
     )
-    return run(held, kernel, checkpoint, time.correct_for).drop(WEIGHT)
+    return _as_stream(run(held, kernel, checkpoint, time.correct_for), time)
 
 
 def _series(
@@ -246,11 +249,18 @@ def _series(
     return run(table, kernel, checkpoint, correct_for)
 
 
-def _as_stream(table: DataFrame, emit: str, time: EventTimeColumn) -> DataFrame:
-    """Rows of which none is ever taken back are a stream."""
-    if emit != "final" or time.correct_for:
-        return table
-    return with_origin(table.drop(WEIGHT), origin_of(table))
+def _as_stream(table: DataFrame, time: EventTimeColumn) -> DataFrame:
+    """Rows of which none is ever taken back, with the clock of the stream that they were in."""
+    marked = time_column(table)
+    assert marked is not None
+    rows = mark_time(
+        table.drop(WEIGHT), marked.name, time.correct_for, by_wall_clock=time.by_wall_clock
+    )
+    return with_origin(rows, origin_of(table))
+
+
+def _is_for_good(emit: str, time: EventTimeColumn) -> bool:
+    return emit == "final" and not time.correct_for
 
 
 def _beside(table: DataFrame, more: Column, *, after: str) -> DataFrame:

@@ -184,7 +184,7 @@ def check_asked(aggregates: Mapping[str, Aggregate], example: str) -> None:
     if not aggregates:
         raise InvalidInput("nothing is asked of the rows", hint=f"ps.{example}")
     for name, asked in aggregates.items():
-        if not hasattr(asked, "fold"):
+        if not hasattr(type(asked), "fold"):  # a Column of Spark has whatever it is asked for
             raise InvalidInput(f"{name}={asked!r} asks for nothing", hint=f"ps.{example}")
 
 

@@ -124,7 +124,8 @@ class GapKernel:
         if WEIGHT in self.schema.names:
             raise InvalidInput(
                 "gaps lie between events, and the rows of a table can go",
-                hint="take the stream that the table was made from",
+                hint="take the stream that the table was made from; ps.dedup gives one with "
+                'emit="final" and without correct_for',
             )
         check_time(self.schema, self.time)
         check_result_names([*self.keys, SINCE, UNTIL])

@@ -39,16 +39,28 @@ class RowShape:
 
 
 def names_of(columns: str | Sequence[str]) -> tuple[str, ...]:
-    return (columns,) if isinstance(columns, str) else tuple(columns)
+    """Raises InvalidInput for what is no name."""
+    names = list(columns) if isinstance(columns, list | tuple) else [columns]
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidInput(
+                f"{name!r} is no name of a column", hint='give it as text, by="customer"'
+            )
+    return tuple(names)  # type: ignore[arg-type]
 
 
 def check_result_names(names: Sequence[str]) -> None:
     """Raises InvalidInput for what cannot be the columns of a result."""
     for name in names:
-        if name.startswith("_") or names.count(name) > 1:
+        if names.count(name) > 1:
+            raise InvalidInput(
+                f"the result would have the column {name!r} twice",
+                hint="name one of them otherwise",
+            )
+        if name.startswith("_"):
             raise InvalidInput(
                 f"{name!r} cannot be a column of the result",
-                hint="each needs a name of its own; those that begin with _ are taken",
+                hint="names that begin with _ are taken",
             )
 
 

@@ -74,7 +74,8 @@ class WholeRows:
         if WEIGHT in self.schema.names:
             raise InvalidInput(
                 f"{what}, and the rows of a table can go",
-                hint="take the stream that the table was made from",
+                hint="take the stream that the table was made from; ps.dedup gives one with "
+                'emit="final" and without correct_for',
             )
 
     def spec(self) -> dict[str, Any]:

@@ -84,7 +84,8 @@ class SessionKernel(Windowed):
         if WEIGHT in self.schema.names:
             raise InvalidInput(
                 "sessions are made of events, and the rows of a table can go",
-                hint="take the stream that the table was made from",
+                hint="take the stream that the table was made from; ps.dedup gives one with "
+                'emit="final" and without correct_for',
             )
 
     def partial(self, rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -31,6 +31,7 @@ _MOST_PANES = 10_000
 _LONGEST = 10_000 * 366 * 86_400_000_000  # microseconds; times and lengths stay in 64 bits
 _DAY_MS = 86_400_000
 _SECONDS = {"week": 604_800, "day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
+_MOST_OF = {"day": 3_660_000, "week": 522_000, "month": 120_000, "year": 10_000}
 _CALENDAR = re.compile(rf"\s*(?:(\d+)\s*)?({'|'.join(UNITS)})s?\s*")
 
 
@@ -146,8 +147,10 @@ def _by_calendar(duration: Duration, zone: str | None) -> tuple[int, str] | None
     if zone is None and match[2] in ("day", "week"):
         return None
     count = int(match[1] or 1)
-    if count < 1:
-        raise InvalidInput(f"{duration!r} is no length of a window", hint="1 day, 2 weeks")
+    if not 1 <= count <= _MOST_OF[match[2]]:
+        raise InvalidInput(
+            f"{duration!r} is no length of a window", hint="from 1 day to 10,000 years"
+        )
     return count, match[2]
 
 
