@@ -28,14 +28,14 @@ check: setup ## style, types and the direction of imports
 
 test: setup peers check ## everything, as it runs before a change is accepted
 	$(BIN)/pytest -n 2 --dist loadfile -m 'not spark' --durations=15
-	$(BIN)/pytest -n 2 --dist loadfile -m spark --durations=15
+	$(BIN)/pytest -n 2 --dist loadfile -m 'spark and not long' --durations=15
 
 fast: setup ## the tests that need no other program, in under a minute
 	$(BIN)/pytest -n auto -m 'not peer and not spark and not slow' --durations=5
 
 soak: setup peers ## the slow tests again and again: make soak ROUNDS=20
 	for round in $$(seq $(ROUNDS)); do \
-		KILLS=30 EXAMPLES=40 $(BIN)/pytest -m slow --durations=5 || exit 1; done
+		KILLS=30 EXAMPLES=40 $(BIN)/pytest -m 'slow or long' --durations=5 || exit 1; done
 
 demo: setup ## what there is to see; DEMO_ARGS=--headless runs it without a person
 	$(BIN)/python examples/demo.py $(DEMO_ARGS)

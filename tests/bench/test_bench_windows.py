@@ -10,7 +10,7 @@ from tests.conftest import without_peer
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.peer
 @pytest.mark.timeout(600)  # a Spark and a Flink come and go, on what may be a busy machine
 def test_a_quick_run_finds_all_answers_right_and_reports_every_row(tmp_path: Path) -> None:
