@@ -1,8 +1,11 @@
 """`penstock bench`: measurements, loaded only when they are run."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
+
+Measurement = Callable[[int, bool, Path], None]
 
 
 @click.group()
@@ -15,16 +18,26 @@ def command() -> None:
     """
 
 
-@command.command()
-@click.option("--repeats", default=3, show_default=True, type=click.IntRange(1), metavar="N")
-@click.option("--quick", is_flag=True, help="Small loads, to see that it runs.")
-@click.option(
-    "--output",
-    default="bench/results/log.md",
-    show_default=True,
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-)
+def measured(function: Measurement) -> click.Command:
+    """The options that all measurements have; the report is named for the function."""
+    for option in (
+        click.option(
+            "--output",
+            default=f"bench/results/{function.__name__}.md",
+            show_default=True,
+            metavar="FILE",
+            type=click.Path(path_type=Path, dir_okay=False),
+        ),
+        click.option("--quick", is_flag=True, help="Small loads, to see that it runs."),
+        click.option(
+            "--repeats", default=3, show_default=True, type=click.IntRange(1), metavar="N"
+        ),
+    ):
+        function = option(function)
+    return command.command()(function)
+
+
+@measured
 def log(repeats: int, quick: bool, output: Path) -> None:
     """Run the log and Apache Kafka in turn, and write a table of both.
 
@@ -37,16 +50,7 @@ def log(repeats: int, quick: bool, output: Path) -> None:
     run(repeats=repeats, quick=quick, output=output)
 
 
-@command.command()
-@click.option("--repeats", default=3, show_default=True, type=click.IntRange(1), metavar="N")
-@click.option("--quick", is_flag=True, help="Small loads, to see that it runs.")
-@click.option(
-    "--output",
-    default="bench/results/spark.md",
-    show_default=True,
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-)
+@measured
 def spark(repeats: int, quick: bool, output: Path) -> None:
     """Run apps and Spark alone in turn, and write a table of both.
 
@@ -59,16 +63,7 @@ def spark(repeats: int, quick: bool, output: Path) -> None:
     run(repeats=repeats, quick=quick, output=output)
 
 
-@command.command()
-@click.option("--repeats", default=3, show_default=True, type=click.IntRange(1), metavar="N")
-@click.option("--quick", is_flag=True, help="Small loads, to see that it runs.")
-@click.option(
-    "--output",
-    default="bench/results/windows.md",
-    show_default=True,
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-)
+@measured
 def windows(repeats: int, quick: bool, output: Path) -> None:
     """Run windows, those of Spark alone and those of Flink in turn, and write a table of all.
 

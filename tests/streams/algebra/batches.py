@@ -118,7 +118,7 @@ class Query:
         count = 0
         for bucket in range(self._buckets):
             with self._open(bucket) as state:
-                count += getattr(state, what)
+                count += getattr(state.counts, what)
         return count
 
     def table(self, *more_keys: str) -> list[str]:

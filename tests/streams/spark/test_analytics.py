@@ -1,24 +1,19 @@
 """Analytics through Spark: the same as a stream and as a batch, and what each is for."""
 
-import os
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
 import penstock as ps
 from penstock.errors import InvalidInput
-from penstock.streams.spark.crash import POINTS
 from penstock.streams.spark.origin import time_column
 from penstock.testing import assert_stream_equals_batch
+from tests.streams.spark.dealings import EXAMPLES, MORNING, dealt, rows_of
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "1"))
-MORNING = datetime(2026, 1, 31, 10, tzinfo=UTC)
 SCHEMA = "id long, user string, ms long, at timestamp"
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 240 * EXAMPLES)]
@@ -79,41 +74,14 @@ def all_analytics() -> ps.App:
     return app
 
 
-_rows = st.lists(
-    st.fixed_dictionaries(
-        {
-            "user": st.none() | st.sampled_from(["ada", "bob"]),
-            "ms": st.none() | st.integers(0, 9),
-            "at": st.integers(0, 120).map(lambda later: MORNING + timedelta(seconds=later)),
-        }
-    ),
-    min_size=5,
-    max_size=60,
-)
-
-
-@settings(
-    max_examples=EXAMPLES,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    phases=[phase for phase in settings().phases if phase.name != "shrink"],
-)
-@given(
-    rows=_rows,
-    in_order=st.booleans(),
-    partitions=st.integers(1, 3),
-    seed=st.integers(0, 2**32),
-    crash=st.sampled_from([None, *POINTS]),
-)
+@dealt(rows_of("user", ["ada", "bob"]))
 def test_analytics_are_the_same_as_a_stream_and_as_a_batch(
     spark: SparkSession,
     rows: list[Any],
-    in_order: bool,
     partitions: int,
     seed: int,
     crash: str | None,
 ) -> None:
-    if in_order:
-        rows = sorted(rows, key=lambda row: row["at"])
     rows = [{"id": number, **row} for number, row in enumerate(rows)]
     assert_stream_equals_batch(
         all_analytics(),

@@ -1,21 +1,15 @@
 """Windows through Spark: the same as a stream and as a batch, and the hard cases by their names."""
 
-import os
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 import penstock as ps
 from penstock import App, EventTime
-from penstock.streams.spark.crash import POINTS
 from penstock.testing import Run, assert_stream_equals_batch
-
-EXAMPLES = int(os.environ.get("EXAMPLES", "1"))
-MORNING = datetime(2026, 1, 31, 10, tzinfo=UTC)
+from tests.streams.spark.dealings import EXAMPLES, MORNING, dealt, rows_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 240 * EXAMPLES)]
 
@@ -64,41 +58,14 @@ def many_windows() -> App:
     return app
 
 
-_rows = st.lists(
-    st.fixed_dictionaries(
-        {
-            "page": st.none() | st.sampled_from(["home", "cart"]),
-            "ms": st.none() | st.integers(0, 9),
-            "at": st.integers(0, 120).map(lambda later: MORNING + timedelta(seconds=later)),
-        }
-    ),
-    min_size=5,
-    max_size=60,
-)
-
-
-@settings(
-    max_examples=EXAMPLES,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    phases=[phase for phase in settings().phases if phase.name != "shrink"],
-)
-@given(
-    rows=_rows,
-    in_order=st.booleans(),
-    partitions=st.integers(1, 3),
-    seed=st.integers(0, 2**32),
-    crash=st.sampled_from([None, *POINTS]),
-)
+@dealt(rows_of("page", ["home", "cart"]))
 def test_windows_are_the_same_as_a_stream_and_as_a_batch(
     spark: SparkSession,
     rows: list[Any],
-    in_order: bool,
     partitions: int,
     seed: int,
     crash: str | None,
 ) -> None:
-    if in_order:
-        rows = sorted(rows, key=lambda row: row["at"])
     assert_stream_equals_batch(
         many_windows(), {"clicks": rows}, spark=spark, partitions=partitions, seed=seed, crash=crash
     )

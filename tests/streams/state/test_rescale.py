@@ -155,9 +155,7 @@ def test_rows_stay_with_those_they_belong_to(tmp_path: Path, name: str) -> None:
         mine = pa.array(bucket_of(batch.select(names), 3) == bucket)
         with opened(bucket, 3, -1) as state:
             state.put(state.find_or_add(keys.filter(mine)), batch.select(["due"]).filter(mine))
-            state.count_late(bucket + 1)
-            state.count_corrected(10)
-            state.count_dropped(100)
+            state.count(late=bucket + 1, corrected=10, dropped=100)
             state.commit(0, clock=2500)
     rescale(tmp_path / "durable", operator="join", from_buckets=3, to_buckets=5, version=0)
 

@@ -102,7 +102,7 @@ def without_late(
     """Those that are not late, if there are any; the others are counted, each as so many."""
     if not late.any():
         return rows
-    state.count_late(int(counts[late].sum()))
+    state.count(late=int(counts[late].sum()))
     return one_batch([rows.filter(pa.array(~late))])
 
 

@@ -97,7 +97,7 @@ class Step:
             ) as state:
                 for changed in self._kernel.step(state, packed, clock):
                     if self._kernel.is_final:
-                        state.count_corrected(_taken_back(changed))
+                        state.count(corrected=_taken_back(changed))
                     yield changed
                 state.commit(batch, clock)
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 from penstock.errors import InvalidInput, StateError, StateMismatch
 from penstock.streams.state.arena import Arena
 from penstock.streams.state.durable import BASE, BucketFiles, Weights
-from penstock.streams.state.files import NOTHING, Reached
+from penstock.streams.state.files import NOTHING, Counts, Reached
 from penstock.streams.state.layout import row_layout
 from penstock.streams.state.lock import BucketLock
 from penstock.streams.state.rows import Rows
@@ -102,32 +102,14 @@ class BucketState(Rows):
         return self._reached.clock
 
     @property
-    def late(self) -> int:
-        """The rows in all that came after what they belong to was let go."""
-        return self._reached.late
+    def counts(self) -> Counts:
+        return self._reached.counts
 
-    def count_late(self, rows: int) -> None:
+    def count(self, *, late: int = 0, corrected: int = 0, dropped: int = 0) -> None:
+        """So many more; fewer than none are dropped when one turns out not to be a duplicate."""
         self._change()
-        self._reached = self._reached._replace(late=self.late + rows)
-
-    @property
-    def corrected(self) -> int:
-        """The results in all that were taken back after they had been given out for good."""
-        return self._reached.corrected
-
-    def count_corrected(self, results: int) -> None:
-        self._change()
-        self._reached = self._reached._replace(corrected=self.corrected + results)
-
-    @property
-    def dropped(self) -> int:
-        """The rows in all that were left out, as duplicates are."""
-        return self._reached.dropped
-
-    def count_dropped(self, rows: int) -> None:
-        """Fewer than none when one turns out not to be a duplicate."""
-        self._change()
-        self._reached = self._reached._replace(dropped=self.dropped + rows)
+        counts = self.counts.plus(Counts(late, corrected, dropped))
+        self._reached = self._reached._replace(counts=counts)
 
     def commit(self, version: int, clock: int | None = None) -> None:
         """Makes what was changed durable, as this version, and ends the step.

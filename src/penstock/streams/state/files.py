@@ -25,17 +25,26 @@ _CRC = struct.Struct("<Q")
 TRAILER_BYTES = _FIELDS.size + _CRC.size
 
 
-class Reached(NamedTuple):
-    """How far a version is.
+class Counts(NamedTuple):
+    """What was counted in all versions up to one.
 
-    `late` rows in all came after what they belong to was let go, and `dropped` ones were left out,
-    as duplicates are; `corrected` results were taken back that had been given out for good.
+    `late` rows came after what they belong to was let go, and `dropped` ones were left out, as
+    duplicates are; `corrected` results were taken back that had been given out for good.
     """
 
-    clock: int | None = None  # that it was taken at, in microseconds
     late: int = 0
     corrected: int = 0
     dropped: int = 0
+
+    def plus(self, more: "Counts") -> "Counts":
+        return Counts(*map(sum, zip(self, more, strict=True)))
+
+
+class Reached(NamedTuple):
+    """How far a version is."""
+
+    clock: int | None = None  # that it was taken at, in microseconds
+    counts: Counts = Counts()
 
 
 class Trailer(NamedTuple):
@@ -61,7 +70,8 @@ def read_trailer(tail: bytes, name: str) -> Trailer:
     magic, *facts, clock, late, corrected, dropped = _FIELDS.unpack(fields)
     if magic != _MAGIC:
         raise damaged(name, "it does not end as a file of state does")
-    reached = Reached(None if clock == _NO_CLOCK else clock, late, corrected, dropped)
+    counts = Counts(late, corrected, dropped)
+    reached = Reached(None if clock == _NO_CLOCK else clock, counts)
     return Trailer._make([*facts, reached])
 
 
@@ -89,7 +99,7 @@ def write_file(
             stream.write_batch(batch)
     body = path.stat().st_size
     crc = crc32c(pa.memory_map(str(path)).read_buffer())
-    marks = _NO_CLOCK if reached.clock is None else reached.clock, *reached[1:]
+    marks = _NO_CLOCK if reached.clock is None else reached.clock, *reached.counts
     if identity is None:
         facts = struct.pack("<QQQqqqqq", crc, body, parent, version, *marks)
         identity = int.from_bytes(hashlib.blake2b(facts, digest_size=8).digest(), "little") or 1

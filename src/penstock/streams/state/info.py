@@ -1,6 +1,5 @@
 """What there is to know of an operator's state, from its durable form alone."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ import pyarrow as pa
 
 from penstock.errors import StateMissing
 from penstock.streams.state.durable import BASE, DELTA, BucketFiles
+from penstock.streams.state.files import Counts
 from penstock.streams.state.keys import comparable, hashes_of, key_layout
 from penstock.streams.state.schema import StateSchema
 
@@ -33,20 +33,20 @@ def state_info(address: str | Path, operator: str, buckets: int) -> list[BucketI
         if kept:
             size = sum(sum(sizes.values()) for sizes in files.versions())
             newest = files.trailer(kept[-1])
-            found.append(BucketInfo(bucket, newest.rows, size, kept, newest.reached.late))
+            found.append(BucketInfo(bucket, newest.rows, size, kept, newest.reached.counts.late))
     return found
 
 
-def counted(address: str | Path, operator: str, buckets: int, version: int) -> Counter[str]:
+def counted(address: str | Path, operator: str, buckets: int, version: int) -> dict[str, int]:
     """How many rows were late or dropped, and results corrected, by these names.
 
     Raises StateMissing.
     """
-    found: Counter[str] = Counter()
+    found = Counts()
     for bucket in range(buckets):
-        reached = BucketFiles(str(address), operator, bucket, buckets).trailer(version).reached
-        found.update({name: getattr(reached, name) for name in ("late", "corrected", "dropped")})
-    return found
+        trailer = BucketFiles(str(address), operator, bucket, buckets).trailer(version)
+        found = found.plus(trailer.reached.counts)
+    return found._asdict()
 
 
 def look_up(

@@ -9,7 +9,7 @@ import pyarrow as pa
 from penstock.errors import InvalidInput, StateMismatch
 from penstock.streams.state.bucket import BucketState, unmap
 from penstock.streams.state.durable import BucketFiles
-from penstock.streams.state.files import NOTHING, Reached
+from penstock.streams.state.files import NOTHING, Counts, Reached
 
 
 def rescale(
@@ -30,9 +30,9 @@ def rescale(
             f"the state has {from_buckets} buckets already", hint="give another number"
         )
     schema = BucketFiles(str(address), operator, 0, from_buckets).schema(version)
-    counts = [0] * to_buckets
+    row_counts = [0] * to_buckets
     clocks: set[int | None] = set()
-    late = corrected = dropped = 0
+    told = Counts()
     with tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
         paths = [f"{scratch}/{bucket}" for bucket in range(to_buckets)]
         with contextlib.ExitStack() as opened:
@@ -52,12 +52,10 @@ def rescale(
                     version=version,
                 ) as state:
                     clocks.add(state.clock)
-                    late += state.late
-                    corrected += state.corrected
-                    dropped += state.dropped
+                    told = told.plus(state.counts)
                     for target, rows in state.rows_by_bucket(to_buckets):
                         streams[target].write_batch(schema.file_batch(rows))
-                        counts[target] += rows.num_rows
+                        row_counts[target] += rows.num_rows
         if len(clocks) > 1:
             raise StateMismatch(
                 f"the buckets of version {version} were left at different clocks: "
@@ -68,15 +66,15 @@ def rescale(
         places = [BucketFiles(str(address), operator, b, to_buckets) for b in range(to_buckets)]
         for files in places:
             files.delete_all()
-        for files, path, count in zip(places, paths, counts, strict=True):
-            reached = Reached(clock, late, corrected, dropped)
-            late = corrected = dropped = 0  # in which bucket it is counted on makes no difference
+        for files, path, count in zip(places, paths, row_counts, strict=True):
+            reached = Reached(clock, told)
+            told = Counts()  # in which bucket it is counted on makes no difference
             with pa.memory_map(path) as content:
                 batches = pa.ipc.open_stream(content)
                 files.write_delta(
                     version, batches, schema, parent=NOTHING, rows=count, reached=reached
                 )
-    return sum(counts)
+    return sum(row_counts)
 
 
 def forget(address: str | Path, operator: str, buckets: int) -> None:

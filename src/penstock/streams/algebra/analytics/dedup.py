@@ -117,7 +117,7 @@ class DedupKernel:
         self._merge(state, places, rows, groups.ids)
         new, is_there = self._kept(state, affected, keys, earlier)
         came = int(fixed_width.numbers(rows.column(ROWS)).sum())
-        state.count_dropped(came - int(is_there.sum()) + int(was.sum()))
+        state.count(dropped=came - int(is_there.sum()) + int(was.sum()))
         was, is_there = self._given(old, was, before), self._given(new, is_there, now)
         yield from changes(self.output, old, was, new, is_there)
         self._settle(state, changing, now)
