@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.streams.state import BucketState, StateSchema, arena, clean, durable
+from penstock.streams.state import BucketState, StateSchema, arena, chains, clean, durable
 from tests.streams.state.hosts import Contents, Host, folded
 
 KEYS = {
@@ -45,6 +45,7 @@ changes = st.one_of(
     st.tuples(st.just("fall due"), st.lists(st.tuples(numbers, st.none() | times), max_size=8)),
     st.tuples(st.just("look at due"), times),
     st.tuples(st.just("do what is due"), times),
+    st.tuples(st.just("look at groups"), st.lists(numbers, max_size=8)),
 )
 steps = st.tuples(st.lists(changes, max_size=5), st.none() | times)  # and the clock of the commit
 events = st.one_of(
@@ -102,6 +103,19 @@ class Model:
                 state.put(rows, pa.record_batch({"due": pa.nulls(len(rows), pa.int64())}))
                 for key, values in due.items():
                     contents[key] = [*values[:3], None]
+        elif what == "look at groups":
+            asked = [self.key(number) for number in detail]
+            found = [
+                (int(each), repr(list(key.values())))
+                for which, rows in state.members(self.batch(asked))
+                for each, key in zip(which, state.take_keys(rows).to_pylist(), strict=True)
+            ]
+            assert sorted(found) == sorted(
+                (which, repr(key))
+                for which, group in enumerate(asked)
+                for key in self.keys
+                if repr(key) in contents and key[:1] == group[:1]
+            )
         elif what == "add up":
             chosen = [self.key(number) for number in detail]
             found = state.find_or_add(self.batch(chosen))
@@ -138,13 +152,14 @@ def is_due(due: int | None, clock: int) -> bool:
 def test_the_state_is_what_all_deltas_add_up_to(
     kind: str, happenings: list[tuple[str, Any]]
 ) -> None:
-    model = Model(KEY_VALUES[kind], StateSchema(KEYS[kind], VALUES, due="due"))
+    model = Model(KEY_VALUES[kind], StateSchema(KEYS[kind], VALUES, due="due", grouped=1))
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         # So that a few rows are enough for bases, and for arenas that are packed anew.
         patch.setattr(durable, "_LEAST_WEIGHT", 0)
         patch.setattr(durable, "_FILE_WEIGHT", 0)
         patch.setattr(arena, "_SPARE_ROWS", 4)
         patch.setattr(arena, "_SPARE_BYTES", 40)
+        patch.setattr(chains, "_PIECE", 2)
         run(model, Path(folder), happenings)
 
 

@@ -1,11 +1,12 @@
 """The warm form of a bucket's state: rows in mapped files that any process of the host opens.
 
 Three files: `rows`, which begins with a page that is the head, `index` from keys to rows, and
-`heap` with what varies in size; where rows fall due, `wheel` is a fourth. Nothing is scanned when
-they are opened. They are worth as much as the head says: it names the schema and the version, is
-dirty from the first change of a step to its end, and carries the id of the machine's boot, as pages
-that never reached the disk are lost with the power and no mark of ours would tell. Whatever is not
-as it should be is built anew from the durable form, so nothing here is ever mended, or synced.
+`heap` with what varies in size; where rows fall due, `wheel` is a fourth, and where they have
+groups `links`, beside a folder that is the arena of these. Nothing is scanned when they are opened.
+They are worth as much as the head says: it names the schema and the version, is dirty from the
+first change of a step to its end, and carries the id of the machine's boot, as pages that never
+reached the disk are lost with the power and no mark of ours would tell. Whatever is not as it
+should be is built anew from the durable form, so nothing here is ever mended, or synced.
 """
 
 import uuid
@@ -17,6 +18,7 @@ from crc32c import crc32c
 
 from penstock.errors import InvalidInput, StateDamaged
 from penstock.events.compiled import Numbers
+from penstock.streams.state.chain_loops import LINKS
 from penstock.streams.state.index_loops import (
     COUNTERS,
     ENTRIES,
@@ -42,6 +44,7 @@ _HEAD_WORDS = _CHECK + 1
 _ARENA = int.from_bytes(b"psarena2", "little")
 
 _WORD = 8  # bytes
+_LINKS_BYTES = LINKS * 4
 _STEPS = 1 << 31  # a row notes the step that touched it last in half a word
 _LEAST_ROWS = 1 << 10
 _LEAST_SLOTS = 1 << 11
@@ -84,9 +87,13 @@ class Arena:
         index: MappedFile,
         heap: MappedFile,
         wheel: Wheel | None,
+        links: MappedFile | None,
+        groups: "Arena | None",
     ) -> None:
         self.layout = layout
         self.wheel = wheel
+        self.groups = groups
+        self._links = links
         self._rows, self._index, self._heap = rows, index, heap
         self._take_views()
 
@@ -101,7 +108,11 @@ class Arena:
             (folder / "wheel").unlink(missing_ok=True)
         else:
             wheel = Wheel.create(folder / "wheel", layout.due_at, _LEAST_ROWS)
-        arena = cls(layout, rows, index, heap, wheel)
+        links, groups = None, None
+        if layout.groups is not None:
+            links = MappedFile(folder / "links", _LEAST_ROWS * _LINKS_BYTES)
+            groups = cls.create(folder / "groups", layout.groups, schema)
+        arena = cls(layout, rows, index, heap, wheel, links, groups)
         arena.head[[_MAGIC, _SCHEMA, _DIRTY]] = _ARENA, _signed(schema), 1
         arena.head[POSITION] = NEVER_YET
         arena.head[[_BOOT, _BOOT_2]] = _boot()
@@ -114,11 +125,15 @@ class Arena:
             rows, index, heap = (MappedFile(folder / name) for name in ("rows", "index", "heap"))
             due_at = layout.due_at
             wheel = None if due_at is None else Wheel(MappedFile(folder / "wheel"), due_at)
+            links = None if layout.groups is None else MappedFile(folder / "links")
         except OSError:
             return None
+        groups = None if layout.groups is None else cls.open(folder / "groups", layout.groups)
         if len(rows.bytes) < _HEAD_BYTES or len(index.bytes) % _WORD:
             return None
-        return cls(layout, rows, index, heap, wheel)
+        if (links is None) != (groups is None):
+            return None
+        return cls(layout, rows, index, heap, wheel, links, groups)
 
     def _take_views(self) -> None:
         rows, stride = self._rows.bytes, self.layout.stride
@@ -140,10 +155,12 @@ class Arena:
         )
         if self.wheel is not None:
             self.wheel.attach(self.tables)
+        if self._links is not None:
+            self.links = self._links.bytes.view(np.uint32)
 
     def is_current(self) -> bool:
         """Whether these are still the files of the bucket, as another process may replace them."""
-        files = (self._rows, self._index, self._heap, self.wheel)
+        files = (self._rows, self._index, self._heap, self.wheel, self._links, self.groups)
         return all(file.is_current() for file in files if file is not None)
 
     def is_sound(self, schema: int) -> bool:
@@ -158,6 +175,8 @@ class Arena:
             and 0 <= head[USED] <= self.capacity
             and 0 <= head[HEAP_END] <= len(self.tables.heap)
             and (self.wheel is None or self.wheel.is_sound(self.capacity))
+            and (self._links is None or len(self._links.bytes) >= self.capacity * _LINKS_BYTES)
+            and (self.groups is None or self.groups.is_sound(schema))
         )
 
     def _check(self) -> int:
@@ -187,6 +206,8 @@ class Arena:
 
     def end_step(self, version: int, identity: int, weights: tuple[int, int]) -> None:
         """Marks it clean, and at this version."""
+        if self.groups is not None:
+            self.groups.end_step(version, identity, weights)
         self.head[[_VERSION, _IDENTITY]] = version, _signed(identity)
         self.head[[_BASE, _SINCE_BASE]] = weights
         self.head[_DIRTY] = 0
@@ -207,7 +228,11 @@ class Arena:
         live, garbage = self.row_count, int(self.head[GARBAGE])
         row_bytes = live * self.layout.stride * _WORD
         live_bytes = int(self.head[HEAP_END]) - garbage + row_bytes
-        return self.rows_end > 4 * live + _SPARE_ROWS or garbage > live_bytes + _SPARE_BYTES
+        return (
+            self.rows_end > 4 * live + _SPARE_ROWS
+            or garbage > live_bytes + _SPARE_BYTES
+            or (self.groups is not None and self.groups.is_wasteful)
+        )
 
     def make_room(self, *, rows: int = 0, heap: int = 0) -> None:
         """So many rows and bytes more fit after this. What lacks is at least doubled."""
@@ -223,6 +248,8 @@ class Arena:
             self._rows.grow(_HEAD_BYTES + capacity * self.layout.stride * _WORD)
             if self.wheel is not None:
                 self.wheel.grow(capacity)
+            if self._links is not None:
+                self._links.grow(capacity * _LINKS_BYTES)
         if entries + rows > self.tables.most:
             slots = max(2 * len(self.tables.entries), _slots_for(entries + rows))
             wider = MappedFile(self._index.path.with_suffix(".new"), slots * _WORD)

@@ -62,6 +62,7 @@ class RowLayout:
         self.stride = -(-at // _WORD)  # in words
         # The word in which it stands that a row is due, if it does.
         self.due_at = None if schema.due is None else self.columns[schema.due].at // _WORD
+        self.groups = None if schema.groups is None else row_layout(schema.groups)
 
 
 row_layout = lru_cache(maxsize=256)(RowLayout)

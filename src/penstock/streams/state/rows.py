@@ -16,6 +16,7 @@ from penstock.events.compiled import Bytes, Mask, Numbers, Scalar, frozen
 from penstock.streams.state import cells, fixed_width, index_loops
 from penstock.streams.state.arena import Arena
 from penstock.streams.state.cells import Cells
+from penstock.streams.state.chains import Chains
 from penstock.streams.state.index_loops import FRESH, LIVE, NEW, TOUCHED
 from penstock.streams.state.key_loops import Keys
 from penstock.streams.state.keys import NO_TAILS, hashes_of, order_of
@@ -33,6 +34,7 @@ class Rows:
         self._arena = arena
         self._touched: list[Numbers] = []
         self._in_step = False
+        self._linked: Chains | None = None
 
     def __len__(self) -> int:
         return self._arena.row_count
@@ -48,7 +50,7 @@ class Rows:
         Every row it returns counts as changed.
         """
         check_columns(keys, self.schema.keys, "keys")
-        return self._add(self._arena.layout.key.encode(keys))
+        return self._add(keys)
 
     def is_new(self, rows: Numbers) -> Mask:
         """Whether each row was added in this step."""
@@ -96,6 +98,17 @@ class Rows:
             )
         self._change()
         return wheel.due(clock)
+
+    def members(self, keys: pa.RecordBatch) -> Iterator[tuple[Numbers, Numbers]]:
+        """In pieces, the rows of each group, and which of these keys, the group's, they are of.
+
+        The rows of a group come in any order; no row is added while they are read.
+        """
+        return self._chains.members(keys)
+
+    def member_counts(self, keys: pa.RecordBatch) -> Numbers:
+        """How many rows each group has; those removed in this step still count."""
+        return self._chains.sizes(keys)
 
     def take(self, rows: Numbers) -> pa.RecordBatch:
         """Keys and values of these rows."""
@@ -192,7 +205,7 @@ class Rows:
         layout = self._arena.layout.key
         removed = np.count_nonzero(fixed_width.numbers(batch.columns[-1]))
         kept = batch.slice(0, batch.num_rows - removed)
-        rows = self._add(layout.encode(kept))
+        rows = self._add(kept)
         self._put(rows, kept.select(self.schema.values.names))
         if removed:
             rows = self._find(layout.encode(batch.slice(kept.num_rows)))
@@ -208,6 +221,8 @@ class Rows:
         rows = self._touched_rows()
         index_loops.settle_rows(self._arena.tables, _numbers(rows))
         gone = rows[self._byte(0)[rows] & LIVE == 0]
+        if self._arena.groups is not None:
+            self._chains.unlink(_numbers(gone))
         hashes = hashes_of(self._keys_at(gone))
         if index_loops.release_rows(self._arena.tables, _numbers(gone), hashes) < 0:
             raise self._arena.damaged()
@@ -229,8 +244,9 @@ class Rows:
             raise self._arena.damaged()
         return rows
 
-    def _add(self, keys: Keys) -> Numbers:
+    def _add(self, batch: pa.RecordBatch) -> Numbers:
         self._change()
+        keys = self._arena.layout.key.encode(batch)
         hashes = hashes_of(keys)
         rows, touched = np.empty(len(hashes), np.int64), np.empty(len(hashes), np.int64)
         done = 0
@@ -242,6 +258,8 @@ class Rows:
                 break
             self._arena.make_room(rows=1, heap=int(keys.sizes[done]) if keys.tail else 0)
         self._note(touched)
+        if self._arena.groups is not None:
+            self._chains.link(rows, batch)
         return rows
 
     def _put(self, rows: Numbers, values: pa.RecordBatch) -> None:
@@ -287,6 +305,15 @@ class Rows:
             raise self._arena.damaged()
 
     # Where things are.
+
+    @property
+    def _chains(self) -> Chains:
+        groups = self._arena.groups
+        if groups is None or self.schema.groups is None:
+            raise InvalidInput("the state has no groups", hint="StateSchema(..., grouped=...)")
+        if self._linked is None or self._linked.arena is not self._arena:
+            self._linked = Chains(self._arena, Rows(self.schema.groups, groups))
+        return self._linked
 
     def _column(self, name: str) -> Column:
         column = self._arena.layout.columns.get(name)

@@ -17,7 +17,10 @@ REMOVED = "(removed)"  # the column of a file that says which keys are gone
 _KEYS = b"penstock.state.keys"  # in the metadata of a file: how many of its columns are keys
 _DUE = b"penstock.state.due"
 _SPREAD = b"penstock.state.spread"
+_GROUPED = b"penstock.state.grouped"
 _FORMAT = "penstock state 1"
+
+FIRST, COUNT = "first", "count"  # of a group: which row it begins with, plus one, and how many
 
 
 def describe(kind: pa.DataType) -> str:
@@ -51,12 +54,14 @@ class StateSchema:
 
     `due` names a value that says when a row is due, an int64 of microseconds, null for never. Of
     the keys, only the first `spread` decide the bucket: rows that are equal in them lie together.
+    Rows that are equal in the first `grouped` keys can be asked for by these.
     """
 
     keys: pa.Schema
     values: pa.Schema
     due: str | None = None
     spread: int | None = None  # all keys
+    grouped: int | None = None  # they cannot
 
     def __post_init__(self) -> None:
         names = [*self.keys.names, *self.values.names, REMOVED]
@@ -80,6 +85,11 @@ class StateSchema:
                 f"state cannot be spread by {self.spread} of {len(self.keys)} keys",
                 hint="name how many of the first keys decide the bucket",
             )
+        if self.grouped is not None and not 0 < self.grouped <= len(self.keys):
+            raise InvalidInput(
+                f"state cannot be grouped by {self.grouped} of {len(self.keys)} keys",
+                hint="name how many of the first keys make a group",
+            )
         _ = self.described  # which refuses what cannot be held
 
     @cached_property
@@ -94,7 +104,18 @@ class StateSchema:
             found["due"] = repr(self.due)
         if len(self.spread_keys) < len(self.keys):
             found["spread"] = str(self.spread)
+        if self.grouped is not None:
+            found["grouped"] = str(self.grouped)
         return found
+
+    @cached_property
+    def groups(self) -> "StateSchema | None":
+        """That of the groups, which are kept beside the rows."""
+        if self.grouped is None:
+            return None
+        values = [pa.field(FIRST, pa.int64()), pa.field(COUNT, pa.int64())]
+        keys = [pa.field(str(i), each.type) for i, each in enumerate(self.keys)]
+        return StateSchema(pa.schema(keys[: self.grouped]), pa.schema(values))
 
     @cached_property
     def fingerprint(self) -> int:
@@ -140,6 +161,8 @@ class StateSchema:
             metadata[_DUE] = self.due.encode()
         if self.spread is not None:
             metadata[_SPREAD] = str(self.spread).encode()
+        if self.grouped is not None:
+            metadata[_GROUPED] = str(self.grouped).encode()
         return pa.schema([*fields, pa.field(REMOVED, pa.bool_())], metadata=metadata)
 
     def file_batch(self, rows: pa.RecordBatch, removed: Mask | None = None) -> pa.RecordBatch:
@@ -158,6 +181,7 @@ class StateSchema:
             pa.schema(fields[count:]),
             due=metadata[_DUE].decode() if _DUE in metadata else None,
             spread=int(metadata[_SPREAD]) if _SPREAD in metadata else None,
+            grouped=int(metadata[_GROUPED]) if _GROUPED in metadata else None,
         )
 
 
