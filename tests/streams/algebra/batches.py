@@ -4,13 +4,14 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from penstock.streams.algebra import Aggregation, Kernel
+from penstock.streams.algebra.kernel import Stepping
 from penstock.streams.algebra.rows import groups
 from penstock.streams.state import BucketState, bucket_of
 from penstock.streams.state.bucket import unmap
@@ -31,7 +32,7 @@ class Query:
     """A kernel's batches one after the other; `changes` is everything that came out."""
 
     def __init__(
-        self, folder: Path, kernel: Kernel, *, buckets: int = 1, piece: int | None = None
+        self, folder: Path, kernel: Stepping, *, buckets: int = 1, piece: int | None = None
     ) -> None:
         """`piece` is how many groups are worked on at a time."""
         self.kernel = kernel
@@ -47,8 +48,13 @@ class Query:
         self, cuts: Sequence[pa.RecordBatch], mishap: str = "none", clock: int | None = None
     ) -> list[Row]:
         """Runs a batch whose rows come in these cuts; what is not committed happens again."""
+        kernel = cast(Kernel, self.kernel)
+        return self.packed_batch([kernel.partial(cut) for cut in cuts], mishap, clock)
+
+    def packed_batch(
+        self, packed: Sequence[pa.RecordBatch], mishap: str = "none", clock: int | None = None
+    ) -> list[Row]:
         self._clock = clock
-        packed = [self.kernel.partial(cut) for cut in cuts]
         for each in packed:
             assert each.schema.equals(self.kernel.packed)
         given: list[Row] = []

@@ -105,12 +105,12 @@ class Model:
                     contents[key] = [*values[:3], None]
         elif what == "look at groups":
             asked = [self.key(number) for number in detail]
-            found = [
+            members = [
                 (int(each), repr(list(key.values())))
                 for which, rows in state.members(self.batch(asked))
                 for each, key in zip(which, state.take_keys(rows).to_pylist(), strict=True)
             ]
-            assert sorted(found) == sorted(
+            assert sorted(members) == sorted(
                 (which, repr(key))
                 for which, group in enumerate(asked)
                 for key in self.keys

@@ -21,23 +21,17 @@ END = 1 << 62  # the clock after the last one
 _EMISSIONS = ("final", "changes")
 
 
-class Kernel(Protocol):
+class Packing(Protocol):
+    """How the rows of an input go to their buckets."""
+
     @property
     def keys(self) -> tuple[str, ...]:
         """The key columns, which are the first ones of what `partial` gives."""
         ...
 
     @property
-    def state(self) -> StateSchema: ...
-
-    @property
     def packed(self) -> pa.Schema:
         """That of what `partial` gives."""
-        ...
-
-    @property
-    def output(self) -> pa.Schema:
-        """That of what `step` gives: changes of a table, with a `_weight`."""
         ...
 
     @property
@@ -47,6 +41,37 @@ class Kernel(Protocol):
 
     def partial(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows as `step` takes them, fewer where that is possible."""
+        ...
+
+    def spec(self) -> dict[str, Any]:
+        """What JSON can hold and, if it is portable, `kernel_from_spec` makes this one from."""
+        ...
+
+    @property
+    def portable(self) -> bool:
+        """Whether the spec says everything, as it cannot of functions that a user wrote."""
+        ...
+
+
+class Stepping(Protocol):
+    """What is done with them there, with whatever came from all inputs."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The key columns of what `step` gives, if it gives them."""
+        ...
+
+    @property
+    def packed(self) -> pa.Schema:
+        """That of what `step` is given."""
+        ...
+
+    @property
+    def state(self) -> StateSchema: ...
+
+    @property
+    def output(self) -> pa.Schema:
+        """That of what `step` gives: changes of a table, with a `_weight`."""
         ...
 
     def step(
@@ -60,7 +85,7 @@ class Kernel(Protocol):
         ...
 
     def spec(self) -> dict[str, Any]:
-        """What JSON can hold and, if it is portable, `kernel_from_spec` makes this kernel from."""
+        """All that it is, as far as JSON can hold it."""
         ...
 
     @property
@@ -68,10 +93,9 @@ class Kernel(Protocol):
         """Whether what it gives is meant to stay, so that to take it back is a correction."""
         ...
 
-    @property
-    def portable(self) -> bool:
-        """Whether the spec says everything, as it cannot of functions that a user wrote."""
-        ...
+
+class Kernel(Packing, Stepping, Protocol):
+    """An operator of one input."""
 
 
 def schema_to_spec(schema: pa.Schema) -> str:

@@ -10,6 +10,7 @@ from penstock.streams.algebra.analytics.in_order import InOrderKernel
 from penstock.streams.algebra.analytics.latest import LatestKernel
 from penstock.streams.algebra.analytics.seen import SeenKernel
 from penstock.streams.algebra.analytics.series import SeriesKernel
+from penstock.streams.algebra.joins.sides import Side
 from penstock.streams.algebra.kernel import Kernel
 from penstock.streams.algebra.keyed.aggregate import AggregateKernel
 from penstock.streams.algebra.keyed.held import HeldKernel
@@ -33,6 +34,7 @@ _KERNELS: dict[str, Any] = {
     "seen": SeenKernel,
     "series": SeriesKernel,
     "session": SessionKernel,
+    "side": Side,
     "sliding": SlidingKernel,
     "upsert": UpsertKernel,
 }

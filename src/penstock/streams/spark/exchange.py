@@ -5,8 +5,8 @@ reads the clock of the batch itself, and keeps its state under the batch's numbe
 """
 
 import tempfile
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial, reduce
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -14,7 +14,7 @@ from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.streams.algebra.changes import WEIGHT
-from penstock.streams.algebra.kernel import END, Kernel
+from penstock.streams.algebra.kernel import END, Kernel, Packing, Stepping
 from penstock.streams.source.offsets import clock_of_batch, has_idle_source, time_of_batch
 from penstock.streams.source.spec import PACKED
 from penstock.streams.spark.origin import Origin, origin_of, with_origin
@@ -27,28 +27,43 @@ def run_kernel(
     df: DataFrame, kernel: Kernel, *, checkpoint: str | None = None, by_wall_clock: bool = False
 ) -> DataFrame:
     """The kernel's output over these rows: a table of changes, keyed as the kernel is."""
-    session = df.sparkSession
+    changes = run_step(kernel, [(df, kernel)], checkpoint=checkpoint, by_wall_clock=by_wall_clock)
+    return with_origin(changes, Origin(keys=kernel.keys))
+
+
+def run_step(
+    kernel: Stepping,
+    inputs: Sequence[tuple[DataFrame, Packing]],
+    *,
+    checkpoint: str | None = None,
+    by_wall_clock: bool = False,
+) -> DataFrame:
+    """What comes of the rows of all inputs, which meet in the buckets of their keys."""
+    session = inputs[0][0].sparkSession
     buckets = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
     place, operator = None, ""
-    if df.isStreaming:
+    if inputs[0][0].isStreaming:
         one_host = (session.conf.get("spark.master") or "").startswith("local")
         place = place_for(checkpoint, buckets, one_host)
         buckets = place.buckets
         operator = place.add_operator(kernel)
     passed = _passed(place, operator)
-    packer = Packer(kernel, buckets, passed)
-    origin = origin_of(df)
-    packed = origin.packed(packer) if kernel.portable else None
-    if packed is None:
-        ordered = origin.with_order()
-        rows = df if ordered is None else ordered
-        chosen = rows.select([name for name in kernel.needed if name in rows.columns])
-        packed = chosen.mapInArrow(packer, from_arrow_schema(PACKED))
-    moved = packed.repartitionById(buckets, col("_bucket"))
+    packed = [_packed(df, packing, Packer(packing, buckets, passed)) for df, packing in inputs]
+    moved = reduce(DataFrame.union, packed).repartitionById(buckets, col("_bucket"))
     clock = time_of_batch if by_wall_clock else clock_of_batch
     step = Step(kernel, place, operator, passed, clock)
-    changes = moved.mapInArrow(step, from_arrow_schema(kernel.output))
-    return with_origin(changes, Origin(keys=kernel.keys))
+    return moved.mapInArrow(step, from_arrow_schema(kernel.output))
+
+
+def _packed(df: DataFrame, packing: Packing, packer: Packer) -> DataFrame:
+    origin = origin_of(df)
+    by_source = origin.packed(packer) if packing.portable else None
+    if by_source is not None:
+        return by_source
+    ordered = origin.with_order()
+    rows = df if ordered is None else ordered
+    chosen = rows.select([name for name in packing.needed if name in rows.columns])
+    return chosen.mapInArrow(packer, from_arrow_schema(PACKED))
 
 
 def _passed(place: QueryPlace | None, operator: str) -> str | None:
@@ -62,7 +77,7 @@ class Step:
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: Stepping,
         place: QueryPlace | None,
         operator: str,
         passed: str | None,

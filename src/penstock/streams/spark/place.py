@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import InvalidInput, StateError
-from penstock.streams.algebra.kernel import Kernel
+from penstock.streams.algebra.kernel import Stepping
 
 _MEMORY = Path("/dev/shm")
 _CLAIM = "checkpoint"  # the file that names it
@@ -42,7 +42,7 @@ class QueryPlace:
     operators: dict[str, dict[str, Any]] = field(default_factory=dict)
     releasing: list[str] = field(default_factory=list)  # those that let go of what is old
 
-    def add_operator(self, kernel: Kernel) -> str:
+    def add_operator(self, kernel: Stepping) -> str:
         """Names an operator by what it does and how many came before it, or outside an app by
         all that it is.
 

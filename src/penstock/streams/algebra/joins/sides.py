@@ -1,0 +1,185 @@
+"""The two inputs of a join, as they travel and are kept: key, side, event time and row.
+
+A row is one value of bytes, whatever columns it has, so that both sides go into one state. What
+can be read off the key is not in it.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import InvalidInput
+from penstock.streams.algebra.changes import TIME, WEIGHT
+from penstock.streams.algebra.kernel import schema_from_spec, schema_to_spec
+from penstock.streams.algebra.rows.shape import column_type, names_of
+from penstock.streams.algebra.rows.times import check_time, event_times
+from penstock.streams.state import cells
+from penstock.streams.state.cells import Cells
+
+LEFT, RIGHT = 0, 1
+SIDE = "(side)"
+ROW = "(row)"
+
+
+class Side:
+    """The rows of one side, by the columns `on`, which are compared as these kinds.
+
+    Rows with a `_weight` are changes of a table, others are all there to stay. With `timed` they
+    travel with their event time, null when there is none.
+    """
+
+    portable = True
+
+    def __init__(
+        self,
+        number: int,
+        on: Sequence[str],
+        kinds: Sequence[pa.DataType],
+        schema: pa.Schema,
+        *,
+        time: str | None = None,
+        timed: bool = False,
+    ) -> None:
+        self.number = number
+        self.on = names_of(list(on))
+        self.kinds = list(kinds)
+        self.schema = schema
+        self.time = time
+        self.timed = timed or time is not None
+        if time is not None:
+            check_time(schema, time)
+        self.columns = [pa.field(each.name, each.type) for each in schema if each.name[0] != "_"]
+        on_kinds = [column_type(schema, name) for name in self.on]
+        # Floats are not, as a key does not tell -0.0 from 0.0.
+        self._from_key = {
+            name: number
+            for number, (name, own, kind) in enumerate(zip(self.on, on_kinds, kinds, strict=True))
+            if own == kind and not pa.types.is_floating(kind)
+        }
+        self._inside = [each for each in self.columns if each.name not in self._from_key]
+        self.keys = tuple(f"(key {number})" for number in range(len(kinds)))
+        self.key_fields = [pa.field(*each) for each in zip(self.keys, self.kinds, strict=True)]
+        times = [pa.field(TIME, pa.int64())] if self.timed else []
+        row, weight = pa.field(ROW, pa.binary()), pa.field(WEIGHT, pa.int64())
+        self.element = pa.schema([*self.key_fields, pa.field(SIDE, pa.int8()), *times, row])
+        self.packed = pa.schema([*self.element, weight])
+
+    @cached_property
+    def needed(self) -> tuple[str, ...]:
+        own = [self.time] if self.time else []
+        weight = [WEIGHT] if WEIGHT in self.schema.names else []
+        names = [each.name for each in self.columns]
+        return tuple(dict.fromkeys([*names, *self.on, *own, *weight]))
+
+    def partial(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        length = rows.num_rows
+        columns: list[pa.Array] = [
+            rows.column(name).cast(kind) for name, kind in zip(self.on, self.kinds, strict=True)
+        ]
+        columns.append(pa.array(np.full(length, self.number, np.int8)))
+        if self.time is not None:
+            columns.append(pa.array(event_times(rows, self.time)))
+        elif self.timed:
+            columns.append(pa.nulls(length, pa.int64()))
+        columns.append(self._row_values(rows))
+        if WEIGHT in self.schema.names:
+            columns.append(rows.column(WEIGHT).cast(pa.int64()))
+        else:
+            columns.append(pa.array(np.ones(length, np.int64)))
+        return pa.RecordBatch.from_arrays(columns, schema=self.packed)
+
+    def _row_values(self, rows: pa.RecordBatch) -> pa.BinaryArray:
+        inside = [rows.column(each.name) for each in self._inside]
+        if not inside:
+            return pa.array([b""] * rows.num_rows, pa.binary())
+        values = cells.to_cells(pa.StructArray.from_arrays(inside, fields=self._inside))
+        ends = np.append(values.starts, len(values.data)).astype(np.int32)
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(values.data)]
+        return pa.Array.from_buffers(pa.binary(), rows.num_rows, buffers)
+
+    def read(self, elements: pa.RecordBatch) -> list[pa.Array]:
+        """The columns of these elements, which have come as `partial` made them."""
+        values: dict[str, pa.Array] = {
+            name: elements.column(number) for name, number in self._from_key.items()
+        }
+        if self._inside:
+            data, starts, sizes = cells.to_cells(elements.column(ROW))
+            there = np.ones(elements.num_rows, np.bool_)
+            kind = pa.struct(self._inside)
+            whole = cells.from_cells(kind, Cells(data, starts, sizes), there)
+            values |= zip((each.name for each in self._inside), whole.flatten(), strict=True)
+        return [values[each.name] for each in self.columns]
+
+    def nothing(self, length: int) -> list[pa.Array]:
+        """The columns where there is no row of this side."""
+        return [pa.nulls(length, each.type) for each in self.columns]
+
+    def spec(self) -> dict[str, Any]:
+        return {
+            "kernel": "side",
+            "number": self.number,
+            "on": list(self.on),
+            "kinds": schema_to_spec(pa.schema(self.key_fields)),
+            "schema": schema_to_spec(self.schema),
+            "time": self.time,
+            "timed": self.timed,
+        }
+
+    @classmethod
+    def from_spec(cls, spec: dict[str, Any]) -> "Side":
+        return cls(
+            spec["number"],
+            spec["on"],
+            schema_from_spec(spec["kinds"]).types,
+            schema_from_spec(spec["schema"]),
+            time=spec["time"],
+            timed=spec["timed"],
+        )
+
+
+def two_sides(
+    on: Sequence[tuple[str, str]],
+    left: pa.Schema,
+    right: pa.Schema,
+    *,
+    left_time: str | None = None,
+    right_time: str | None = None,
+) -> tuple[Side, Side]:
+    """Raises InvalidInput for columns that cannot be compared, or would be there twice."""
+    pairs = [(column_type(left, one), column_type(right, other)) for one, other in on]
+    kinds = [
+        compared_as(*kinds, f"{one} = {other}")
+        for (one, other), kinds in zip(on, pairs, strict=True)
+    ]
+    timed = left_time is not None or right_time is not None
+    ons = [[one for one, _ in on], [other for _, other in on]]
+    sides = (
+        Side(LEFT, ons[LEFT], kinds, left, time=left_time, timed=timed),
+        Side(RIGHT, ons[RIGHT], kinds, right, time=right_time, timed=timed),
+    )
+    names = [each.name for each in sides[LEFT].columns]
+    for each in sides[RIGHT].columns:
+        if each.name in names:
+            raise InvalidInput(
+                f"both sides of the join have a column {each.name!r}",
+                hint=f'rename one before: withColumnRenamed("{each.name}", ...)',
+            )
+    return sides
+
+
+def compared_as(one: pa.DataType, other: pa.DataType, where: str) -> pa.DataType:
+    """The type in which values of both are compared."""
+    types = pa.types
+    if one == other or (types.is_timestamp(one) and types.is_timestamp(other)):
+        return one
+    if types.is_integer(one) and types.is_integer(other):
+        return max(one, other, key=lambda kind: kind.bit_width)
+    if types.is_floating(one) and types.is_floating(other):
+        return pa.float64()
+    raise InvalidInput(
+        f"{where}: {one} cannot be compared with {other}",
+        hint="cast one of the columns, so that both have the same type",
+    )
