@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from penstock.errors import InvalidInput, UnknownName
 from penstock.streams.algebra import kernel_from_spec
 from penstock.streams.algebra.changes import WEIGHT
+from penstock.streams.algebra.joins.pairs import KINDS
 from penstock.streams.algebra.joins.sides import LEFT, RIGHT
-from penstock.streams.algebra.joins.tables import KINDS, TableJoinKernel
+from penstock.streams.algebra.joins.tables import TableJoinKernel
 from penstock.streams.state import chains
 from tests.streams.algebra.batches import MISHAPS, Query
 

@@ -1,0 +1,205 @@
+"""The join of two streams: pairs of rows that happened within an interval of each other.
+
+    kernel = IntervalJoinKernel([("user", "who")], searches, clicks, 0, 5_000_000, how="left",
+                                left_time="at", right_time="seen")
+
+A right row may be from `lowest` to `highest` microseconds after the left one, both included. Time
+is cut into panes as wide as that, so that the partners of a row lie in two panes at most and
+nothing else of its key is looked at. A row is kept until the clock is past its last partner, and
+then for `correct_for` more. One that has no partner comes out alone when the clock is past the last
+it could have had, and is taken back if one comes as a correction.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import InvalidInput
+from penstock.events.compiled import Numbers
+from penstock.streams.algebra.changes import TIME, WEIGHT
+from penstock.streams.algebra.joins.changed import Changed, added_up, group_keys, weights_of
+from penstock.streams.algebra.joins.matches import MATCHES, Rows, Touched
+from penstock.streams.algebra.joins.pairs import Pairs, have_keys
+from penstock.streams.algebra.joins.sides import LEFT, RIGHT, ROW, SIDE, two_sides
+from penstock.streams.algebra.kernel import NEVER, one_batch, passed, schema_to_spec, without_late
+from penstock.streams.algebra.rows.own_columns import DUE, PANE
+from penstock.streams.state import BucketState, StateSchema, fixed_width
+
+_AT = "(at)"  # the event time again, where it can be read without the key
+
+
+class IntervalJoinKernel:
+    """The event time of a row alone is the moment from which it can have no partner."""
+
+    def __init__(
+        self,
+        on: Sequence[tuple[str, str]],
+        left: pa.Schema,
+        right: pa.Schema,
+        lowest: int,
+        highest: int,
+        how: str = "inner",
+        *,
+        left_time: str,
+        right_time: str,
+        correct_for: int = 0,
+    ) -> None:
+        if highest < lowest:
+            raise InvalidInput(
+                f"nothing lies from {lowest} to {highest} microseconds",
+                hint='the earlier bound comes first: within=("-1h", "5s")',
+            )
+        self.sides = two_sides(on, left, right, left_time=left_time, right_time=right_time)
+        self.on = [list(each) for each in on]
+        self.lowest, self.highest = lowest, highest
+        self.how = how
+        self.correct_for = correct_for
+        self.keys = self.sides[LEFT].keys
+        self.packed = self.sides[LEFT].packed
+        self._pairs = Pairs(self.sides, how)
+        self._width = highest - lowest + 1
+        self.output = self._pairs.output
+        keys = self.packed
+        self.state = StateSchema(
+            pa.schema(
+                [
+                    *(keys.field(name) for name in (*self.keys, SIDE)),
+                    pa.field(PANE, pa.int64()),
+                    keys.field(TIME),
+                    keys.field(ROW),
+                ]
+            ),
+            pa.schema(
+                [keys.field(WEIGHT), (MATCHES, pa.int64()), (_AT, pa.int64()), (DUE, pa.int64())]
+            ),
+            due=DUE,
+            spread=len(self.keys),
+            grouped=len(self.keys) + 2,
+        )
+
+    @property
+    def is_final(self) -> bool:
+        """Of streams, only what came out alone is ever taken back."""
+        return not any(WEIGHT in side.schema.names for side in self.sides)
+
+    @property
+    def takes_back(self) -> bool:
+        alone = any(self._pairs.gives_alone(side) for side in (LEFT, RIGHT))
+        return not self.is_final or (alone and self.correct_for > 0)
+
+    def step(
+        self, state: BucketState, packed: Sequence[pa.RecordBatch], clock: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        before, now = passed(state, clock)
+        rows = self._in_time(state, one_batch(packed), before)
+        touched = Touched()
+        if rows is not None:
+            changed = Changed(state, rows)
+            state.fixed(_AT)[changed.places] = fixed_width.numbers(changed.rows.column(TIME))
+            for name in (_AT, MATCHES):
+                state.valid(name)[changed.places] = True
+            touched.by(changed)
+            for side in (LEFT, RIGHT):
+                own = changed.of_side(side)
+                own = own[have_keys(changed.rows, len(self.keys))[own]]
+                candidates = self._candidates(state, changed, side, own)
+                if self.how != "inner":
+                    candidates = touched.counted(state, changed, own, candidates)
+                if self._pairs.are_given:
+                    yield from self._pairs.changed(state, changed, side, own, candidates)
+                else:
+                    deque(candidates, maxlen=0)  # only counted
+        due = state.due(now) if now > NEVER else np.empty(0, np.int64)
+        yield from self._settled(state, touched.rows(state, due), before, now)
+
+    def _in_time(
+        self, state: BucketState, rows: pa.RecordBatch | None, before: int
+    ) -> pa.RecordBatch | None:
+        if rows is None:
+            return None
+        late = fixed_width.numbers(rows.column(TIME)) < before - self.correct_for
+        rows = without_late(state, rows, late, np.abs(weights_of(rows)))
+        if rows is None:
+            return None
+        if self.how == "inner":
+            rows = rows.filter(pa.array(have_keys(rows, len(self.keys))))
+        rows = added_up(rows)
+        if rows.num_rows == 0:
+            return None
+        panes = fixed_width.numbers(rows.column(TIME)) // self._width
+        return rows.append_column(PANE, pa.array(panes))
+
+    def _partner_times(self, times: Numbers, side: int) -> tuple[Numbers, Numbers]:
+        """The first and the last that a partner of a row of this side may have."""
+        if side == LEFT:
+            return times + self.lowest, times + self.highest
+        return times - self.highest, times - self.lowest
+
+    def _candidates(
+        self, state: BucketState, changed: Changed, side: int, own: Numbers
+    ) -> Iterator[tuple[Numbers, Numbers]]:
+        """Which of these changed elements, and the row of a partner."""
+        times = fixed_width.numbers(changed.rows.column(TIME))[own]
+        first, last = self._partner_times(times, side)
+        keys = changed.keys_of(own)
+        panes = [first // self._width, last // self._width]
+        behind = np.flatnonzero(panes[0] != panes[1])
+        for pane, some in zip(panes, (np.arange(len(own)), behind), strict=True):
+            indices = pa.array(some)
+            groups = group_keys(
+                [column.take(indices) for column in keys], len(some), 1 - side, pane[some]
+            )
+            for which, places in state.members(groups):
+                mine, theirs = some[which], state.fixed(_AT)[places]
+                inside = (first[mine] <= theirs) & (theirs <= last[mine])
+                yield mine[inside], places[inside]
+
+    def _settled(
+        self, state: BucketState, rows: Rows, before: int, now: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Gives what comes out alone, and lets go of what can have no partner any more."""
+        if len(rows.places) == 0:
+            return
+        elements = state.take_keys(rows.places)
+        sides = fixed_width.numbers(elements.column(SIDE))
+        times = fixed_width.numbers(elements.column(TIME))
+        last = np.where(
+            sides == LEFT,
+            self._partner_times(times, LEFT)[1],
+            self._partner_times(times, RIGHT)[1],
+        )
+        waits = np.zeros(len(sides), np.bool_)
+        for side in (LEFT, RIGHT):
+            semi = self.how == "semi" and side == LEFT
+            if not (semi or self._pairs.gives_alone(side)):
+                continue
+            own = np.flatnonzero(sides == side)
+            if semi:
+                was, is_now = rows.matches_before[own] > 0, rows.matches[own] > 0
+            else:
+                waits[own] = last[own] >= now
+                was = (rows.matches_before[own] == 0) & (before > last[own])
+                is_now = (rows.matches[own] == 0) & (now > last[own])
+            weights = rows.weights[own] * is_now - rows.weights_before[own] * was
+            known = np.maximum(times, last)[own]
+            yield from self._pairs.alone(elements.take(pa.array(own)), side, weights, known)
+        gone = (rows.weights == 0) | (now > last + self.correct_for)
+        dues = np.where(waits, last, last + self.correct_for) + 1
+        state.put(rows.places[~gone], pa.record_batch({DUE: pa.array(dues[~gone])}))
+        state.remove(rows.places[gone])
+
+    def spec(self) -> dict[str, Any]:
+        left, right = self.sides
+        return {
+            "kernel": "interval_join",
+            "on": self.on,
+            "left": schema_to_spec(left.schema),
+            "right": schema_to_spec(right.schema),
+            "within": [self.lowest, self.highest],
+            "how": self.how,
+            "correct_for": self.correct_for,
+            "times": [left.time, right.time],
+        }
