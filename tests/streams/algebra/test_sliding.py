@@ -155,6 +155,7 @@ def test_after_every_batch_as_if_all_rows_were_there_at_once(
     kernel = made(face, size, correct_for=correct_for, emit=emit)
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(entries, "_AT_ONCE", data.draw(st.sampled_from([5, 1000])))
+        patch.setattr(entries, "_FEW", data.draw(st.sampled_from([0, 2, 1000])))
         buckets, piece = data.draw(st.integers(1, 2)), data.draw(st.sampled_from([4, None]))
         query = Query(Path(folder), kernel, buckets=buckets, piece=piece)
         seen: list[Row] = []
@@ -259,9 +260,12 @@ def test_what_is_too_old_for_any_window_is_let_go(
     face: type[SlidingKernel], tmp_path: Path
 ) -> None:
     query = Query(tmp_path, made(face, 80, correct_for=100))
-    query.batch([rows_at(*range(20))], clock=30)
+    query.batch([rows_at(*range(10), *list(range(10, 20)) * 2)], clock=30)
+    assert query.state_rows() == (2 if face is SlidingKernel else 3)
+    query.batch([rows_at(3, 12)], clock=30)
     query.batch([], clock=10 - 1 + 80 + 100)
-    assert query.state_rows() == 1  # the pane from 10 on
+    # The pane from 10 on: its head, what came after, and 20 rows that are too many for a head.
+    assert query.state_rows() == (2 if face is SlidingKernel else 3)
     query.batch([], clock=20 - 1 + 80 + 100)
     assert query.state_rows() == 0
 

@@ -110,6 +110,8 @@ class Model:
                 for which, rows in state.members(self.batch(asked))
                 for each, key in zip(which, state.take_keys(rows).to_pylist(), strict=True)
             ]
+            counts = np.bincount([which for which, _ in members], minlength=len(asked))
+            assert state.member_counts(self.batch(asked)).tolist() == counts.tolist()
             assert sorted(members) == sorted(
                 (which, repr(key))
                 for which, group in enumerate(asked)

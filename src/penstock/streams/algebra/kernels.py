@@ -14,6 +14,7 @@ from penstock.streams.algebra.joins.sides import Side
 from penstock.streams.algebra.kernel import Kernel
 from penstock.streams.algebra.keyed.aggregate import AggregateKernel
 from penstock.streams.algebra.keyed.held import HeldKernel
+from penstock.streams.algebra.keyed.top import TopKernel
 from penstock.streams.algebra.keyed.upserts import UpsertKernel
 from penstock.streams.algebra.windows.hopping import HoppingKernel
 from penstock.streams.algebra.windows.rolling import RollingKernel
@@ -36,6 +37,7 @@ _KERNELS: dict[str, Any] = {
     "session": SessionKernel,
     "side": Side,
     "sliding": SlidingKernel,
+    "top": TopKernel,
     "upsert": UpsertKernel,
 }
 

@@ -2,7 +2,8 @@
 
 A row has three links: the next row of its group, the one before it, and the group, each as a number
 plus one; 0 is none, and a row whose group is 0 is in no chain. A group is a row of an arena of its
-own, in which two words say which row is its first, plus one, and how many it has.
+own, in which two words say which row is its first, plus one, and how many live ones it has. A row
+that is removed stays in its chain until the step ends, with a mark at its group.
 
 Compiled code checks no index by itself. Row numbers come from files, and are compared with what
 there is before they are used, and no walk is longer than there are rows: the answer is then
@@ -20,6 +21,7 @@ from penstock.streams.state.index_loops import DAMAGED, LIVE
 Links = NDArray[np.uint32]
 LINKS = 3  # of a row
 _NEXT, _BEFORE, _GROUP = 0, 1, 2
+_REMOVED = np.uint32(1 << 31)  # the mark
 
 
 class ChainTables(NamedTuple):
@@ -45,14 +47,33 @@ def _count(chains: ChainTables, group: np.int64) -> np.uint64:
 
 
 @kernel
-def unlinked_rows(links: Links, rows: Numbers, found: Numbers) -> int:
-    """Where in `rows` those stand that are in no chain. Returns how many they are."""
-    count = 0
+def count_in(chains: ChainTables, rows: Numbers, unlinked: Numbers) -> int:
+    """Counts rows that had been removed in this step and are there again.
+
+    Returns how many are in no chain, and where in `rows` they stand.
+    """
+    links, count = chains.links, 0
     for i in range(rows.shape[0]):
-        if links[np.uint64(rows[np.uint64(i)] * LINKS + _GROUP)] == 0:
-            found[np.uint64(count)] = i
+        at = np.uint64(rows[np.uint64(i)] * LINKS + _GROUP)
+        group = links[at]
+        if group == 0:
+            unlinked[np.uint64(count)] = i
             count += 1
+        elif group & _REMOVED:
+            links[at] = group & ~_REMOVED
+            chains.groups[_count(chains, np.int64(links[at]) - 1)] += 1
     return count
+
+
+@kernel
+def count_out(chains: ChainTables, rows: Numbers) -> None:
+    """Rows that are removed no longer count."""
+    for i in range(rows.shape[0]):
+        at = np.uint64(rows[np.uint64(i)] * LINKS + _GROUP)
+        group = chains.links[at]
+        if group != 0 and not group & _REMOVED:
+            chains.links[at] = group | _REMOVED
+            chains.groups[_count(chains, np.int64(group) - 1)] -= 1
 
 
 @kernel
@@ -79,7 +100,10 @@ def link_rows(chains: ChainTables, rows: Numbers, groups: Numbers) -> bool:
 
 @kernel
 def unlink_rows(chains: ChainTables, rows: Numbers, emptied: Numbers) -> int:
-    """Takes rows out of their chains. Returns how many groups have none left, or DAMAGED."""
+    """Takes removed rows out of their chains.
+
+    Returns how many groups have none left, or DAMAGED.
+    """
     links, most = chains.links, chains.links.shape[0] // LINKS
     last_group = chains.groups.shape[0] // chains.group_stride
     empty = 0
@@ -87,7 +111,7 @@ def unlink_rows(chains: ChainTables, rows: Numbers, emptied: Numbers) -> int:
         at = rows[np.uint64(i)] * LINKS
         after = np.int64(links[np.uint64(at + _NEXT)])
         before = np.int64(links[np.uint64(at + _BEFORE)])
-        group = np.int64(links[np.uint64(at + _GROUP)]) - 1
+        group = np.int64(links[np.uint64(at + _GROUP)] & ~_REMOVED) - 1
         if after > most or before > most or group < 0 or group >= last_group:
             return DAMAGED
         if after > 0:
@@ -98,8 +122,7 @@ def unlink_rows(chains: ChainTables, rows: Numbers, emptied: Numbers) -> int:
             chains.groups[_first(chains, group)] = after
         for j in range(LINKS):
             links[np.uint64(at + j)] = 0
-        chains.groups[_count(chains, group)] -= 1
-        if chains.groups[_count(chains, group)] == 0:
+        if chains.groups[_first(chains, group)] == 0:
             emptied[np.uint64(empty)] = group
             empty += 1
     return empty

@@ -44,7 +44,7 @@ class Chains:
     def link(self, rows: Numbers, keys: pa.RecordBatch) -> None:
         """Brings those of the rows that are new to their groups; of the keys, the first count."""
         found = np.empty(len(rows), np.int64)
-        found = found[: chain_loops.unlinked_rows(self.arena.links, frozen(rows), found)]
+        found = found[: chain_loops.count_in(self._tables(), frozen(rows), found)]
         if len(found) == 0:
             return
         if len(found) < len(rows):
@@ -53,8 +53,12 @@ class Chains:
         if not chain_loops.link_rows(self._tables(), frozen(rows), frozen(groups)):
             raise self.arena.damaged()
 
+    def count_out(self, rows: Numbers) -> None:
+        """Rows that are removed stay in their chains until the step ends, but do not count."""
+        chain_loops.count_out(self._tables(), frozen(rows))
+
     def unlink(self, rows: Numbers) -> None:
-        """Takes rows out, and ends the step for their groups."""
+        """Takes removed rows out, and ends the step for their groups."""
         emptied = np.empty(len(rows), np.int64)
         count = chain_loops.unlink_rows(self._tables(), frozen(rows), emptied)
         if count < 0:

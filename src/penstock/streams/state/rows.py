@@ -107,7 +107,7 @@ class Rows:
         return self._chains.members(keys)
 
     def member_counts(self, keys: pa.RecordBatch) -> Numbers:
-        """How many rows each group has; those removed in this step still count."""
+        """How many rows each group has."""
         return self._chains.sizes(keys)
 
     def take(self, rows: Numbers) -> pa.RecordBatch:
@@ -161,6 +161,8 @@ class Rows:
         self._change()
         if self._arena.wheel is not None:
             self._arena.wheel.take_out(_numbers(rows))
+        if self._arena.groups is not None:
+            self._chains.count_out(_numbers(rows))
         touched = np.empty(len(rows), np.int64)
         index_loops.remove_rows(self._arena.tables, _numbers(rows), touched)
         self._note(touched)

@@ -14,10 +14,9 @@ import pyarrow as pa
 from penstock.errors import InvalidInput
 from penstock.streams.algebra.changes import TIME, WEIGHT
 from penstock.streams.algebra.kernel import schema_from_spec, schema_to_spec
+from penstock.streams.algebra.rows.row_bytes import from_bytes, to_bytes
 from penstock.streams.algebra.rows.shape import column_type, names_of
 from penstock.streams.algebra.rows.times import check_time, event_times
-from penstock.streams.state import cells
-from penstock.streams.state.cells import Cells
 
 LEFT, RIGHT = 0, 1
 SIDE = "(side)"
@@ -84,33 +83,21 @@ class Side:
             columns.append(pa.array(event_times(rows, self.time)))
         elif self.timed:
             columns.append(pa.nulls(length, pa.int64()))
-        columns.append(self._row_values(rows))
+        inside = [rows.column(each.name) for each in self._inside]
+        columns.append(to_bytes(inside, self._inside, length))
         if WEIGHT in self.schema.names:
             columns.append(rows.column(WEIGHT).cast(pa.int64()))
         else:
             columns.append(pa.array(np.ones(length, np.int64)))
         return pa.RecordBatch.from_arrays(columns, schema=self.packed)
 
-    def _row_values(self, rows: pa.RecordBatch) -> pa.BinaryArray:
-        inside = [rows.column(each.name) for each in self._inside]
-        if not inside:
-            return pa.array([b""] * rows.num_rows, pa.binary())
-        values = cells.to_cells(pa.StructArray.from_arrays(inside, fields=self._inside))
-        ends = np.append(values.starts, len(values.data)).astype(np.int32)
-        buffers = [None, pa.py_buffer(ends), pa.py_buffer(values.data)]
-        return pa.Array.from_buffers(pa.binary(), rows.num_rows, buffers)
-
     def read(self, elements: pa.RecordBatch) -> list[pa.Array]:
         """The columns of these elements, which have come as `partial` made them."""
         values: dict[str, pa.Array] = {
             name: elements.column(number) for name, number in self._from_key.items()
         }
-        if self._inside:
-            data, starts, sizes = cells.to_cells(elements.column(ROW))
-            there = np.ones(elements.num_rows, np.bool_)
-            kind = pa.struct(self._inside)
-            whole = cells.from_cells(kind, Cells(data, starts, sizes), there)
-            values |= zip((each.name for each in self._inside), whole.flatten(), strict=True)
+        inside = from_bytes(elements.column(ROW), self._inside)
+        values |= zip((each.name for each in self._inside), inside, strict=True)
         return [values[each.name] for each in self.columns]
 
     def nothing(self, length: int) -> list[pa.Array]:

@@ -1,0 +1,27 @@
+"""Whole rows as values of bytes, for states that have rows of any shape, and back."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.streams.state import cells
+
+
+def to_bytes(columns: Sequence[pa.Array], fields: Sequence[pa.Field], length: int) -> pa.Array:
+    """One value for each row; those of equal rows are equal."""
+    if not fields:
+        return pa.array([b""] * length, pa.binary())
+    values = cells.to_cells(pa.StructArray.from_arrays(list(columns), fields=list(fields)))
+    ends = np.append(values.starts, len(values.data)).astype(np.int32)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(values.data)]
+    return pa.Array.from_buffers(pa.binary(), length, buffers)
+
+
+def from_bytes(values: pa.Array, fields: Sequence[pa.Field]) -> list[pa.Array]:
+    """The columns of rows that were made so."""
+    if not fields:
+        return []
+    there = np.ones(len(values), np.bool_)
+    whole = cells.from_cells(pa.struct(list(fields)), cells.to_cells(values), there)
+    return list(whole.flatten())
