@@ -42,6 +42,8 @@ if TYPE_CHECKING:
         rolling,
         seen_before,
     )
+    from penstock.streams.spark.enriching import enrich
+    from penstock.streams.spark.joins import join
     from penstock.streams.spark.operators import (
         aggregate,
         at_processing_time,
@@ -77,11 +79,13 @@ __all__ = [
     "dedup",
     "distinct",
     "each_batch",
+    "enrich",
     "errors",
     "first",
     "gaps",
     "histogram",
     "hopping",
+    "join",
     "last",
     "latest",
     "max",
@@ -149,6 +153,8 @@ _LATER = {
     ),
     **dict.fromkeys(("hopping", "session", "sliding", "tumbling"), _WINDOWS),
     **dict.fromkeys(("console", "each_batch"), _SINKS),
+    "enrich": "penstock.streams.spark.enriching",
+    "join": "penstock.streams.spark.joins",
 }
 
 

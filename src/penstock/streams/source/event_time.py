@@ -1,7 +1,7 @@
 """When events happened, how long to wait for late ones, and the rule that follows for each row."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Self
 
 from penstock.clock import Duration, duration_ms
@@ -55,6 +55,10 @@ class EventTime:
             )
         self.rule()
 
+    def of_table(self) -> "Rule":
+        """As the rule of a table, whose rows never come too late: they count from their time on."""
+        return replace(self.rule(), correct_for=len(TIMES), until_read=True)
+
     def rule(self) -> "Rule":
         return Rule(
             column=self.column,
@@ -72,7 +76,9 @@ class EventTime:
 class Rule:
     """An EventTime in microseconds, as it travels to the tasks that read.
 
-    Without `wait` the clock is moved by punctuation alone, as in a topic that a node writes.
+    Without `wait` the clock is moved by punctuation alone, as in a topic that a node writes. With
+    `until_read` there is none until everything is read that is there, and then it is past all
+    others: a table holds nobody back any more.
     """
 
     column: str | None = None
@@ -83,6 +89,7 @@ class Rule:
     occurred: str | None = None
     sent: str | None = None
     received: str | None = None
+    until_read: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:

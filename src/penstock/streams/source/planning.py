@@ -7,6 +7,7 @@ from penstock import clock
 from penstock.errors import DataLost, InvalidInput
 from penstock.log import Bounds
 from penstock.streams.source.admission import Admission
+from penstock.streams.source.event_time import TIMES
 from penstock.streams.source.offsets import ProgressFiles, SourceOffset, clock_of
 from penstock.streams.source.progress import Progress
 from penstock.streams.source.spec import SourceSpec
@@ -75,7 +76,10 @@ class Planner:
         progress = self._progress(start, {number: begin for number, (begin, _) in unread.items()})
         rule = self._spec.rule
         time = None
-        if rule is not None:
+        if rule is not None and rule.until_read:
+            is_read = all(begin == end for begin, end in unread.values())
+            time = TIMES.stop if is_read else start.clock
+        elif rule is not None:
             time = clock_of(progress, rule, self._idle(rule.idle_after, now), start.clock)
         if not has_rows and time == start.clock:
             return start

@@ -2,19 +2,102 @@
 
 import re
 from collections.abc import Sequence
+from datetime import timedelta
 
 from pyspark.sql import DataFrame
 
+from penstock.clock import Duration
 from penstock.errors import InvalidInput
+from penstock.streams.algebra.changes import WEIGHT
+from penstock.streams.algebra.joins.intervals import IntervalJoinKernel
 from penstock.streams.algebra.joins.tables import TableJoinKernel
 from penstock.streams.algebra.kernel import Packing, Stepping
+from penstock.streams.algebra.windows.window import micros
 from penstock.streams.source.spec import EVENT_TIME
 from penstock.streams.spark.exchange import run_step
-from penstock.streams.spark.operators import ANY_TIME, schema_of
+from penstock.streams.spark.operators import ANY_TIME, needed_time, schema_of
 from penstock.streams.spark.origin import mark_time, time_column
 
 Pairs = Sequence[tuple[str, str]]
 _EQUALITY = re.compile(r"\s*`?([\w ]+?)`?\s*(?:==?\s*`?([\w ]+?)`?\s*)?", re.ASCII)
+
+
+def join(
+    left: DataFrame,
+    right: DataFrame,
+    on: str | Sequence[str],
+    *,
+    within: Duration | tuple[Duration, Duration] | None = None,
+    how: str = "inner",
+    checkpoint: str | None = None,
+) -> DataFrame:
+    """Rows of both sides that belong together.
+
+    `join(searches, clicks, on="user = who", within=("0s", "5m"), how="left")`. Two streams are
+    joined `within` a time: the right row that much before the left one at most, or after it, or
+    from one bound to the other, both included. What finds no partner comes out, in a left, right,
+    full or anti join, when the clock says that none can come any more. Two tables are joined
+    without it; what comes out is a table that changes as they do.
+
+    `on` names columns that are equal, left = right, or a column that both have; they come out
+    under the left's name. `how` is inner, left, right, full, semi or anti.
+    """
+    pairs = pairs_of(on)
+    if within is not None:
+        return interval_join(left, right, pairs, bounds(within), how, checkpoint=checkpoint)
+    if not any(WEIGHT in each.columns for each in (left, right)):
+        raise InvalidInput(
+            "two streams are joined without a limit, so that all of both would be kept for ever",
+            hint='join(..., within="5 minutes"); ps.changes(df, key=...) makes a table of a stream',
+        )
+    return table_join(left, right, pairs, how, on_once=True, checkpoint=checkpoint)
+
+
+def interval_join(
+    left: DataFrame,
+    right: DataFrame,
+    on: Pairs,
+    within: tuple[int, int],
+    how: str = "inner",
+    *,
+    checkpoint: str | None = None,
+) -> DataFrame:
+    """The join of two streams within microseconds."""
+    times = [needed_time(each) for each in (left, right)]
+    correct_for = max(each.correct_for for each in times)
+    kernel = IntervalJoinKernel(
+        on,
+        schema_of(left),
+        schema_of(right),
+        *within,
+        how,
+        left_time=times[0].name,
+        right_time=times[1].name,
+        on_once=True,
+        correct_for=correct_for,
+    )
+    joined = run_join(left, right, kernel, kernel.sides, checkpoint, correct_for)
+    if kernel.takes_back:
+        return joined
+    return joined.drop(WEIGHT)
+
+
+def bounds(within: Duration | tuple[Duration, Duration]) -> tuple[int, int]:
+    """From when to when a right row may be, in microseconds after the left one."""
+    if isinstance(within, tuple):
+        if len(within) != 2:
+            raise InvalidInput(f"within={within!r} has not two bounds", hint='within=("-1h", "5s")')
+        return _signed(within[0]), _signed(within[1])
+    most = micros("within", within, least=0)
+    return -most, most
+
+
+def _signed(bound: Duration) -> int:
+    if isinstance(bound, timedelta) and bound < timedelta():
+        return -micros("within", -bound, least=0)
+    if isinstance(bound, str) and bound.lstrip().startswith("-"):
+        return -micros("within", bound.lstrip()[1:], least=0)
+    return micros("within", bound, least=0)
 
 
 def table_join(
@@ -24,11 +107,13 @@ def table_join(
     how: str = "inner",
     *,
     null_safe: bool = False,
+    on_once: bool = False,
     checkpoint: str | None = None,
 ) -> DataFrame:
-    """The changes of the join of two tables, of which no column has the same name.
+    """The changes of the join of two tables; rows without a `_weight` are those of one that grows.
 
-    Rows without a `_weight` are those of a table that only grows.
+    No column of one has the name of one of the other; with `on_once`, but for those of the right
+    that are compared, which do not come out.
     """
     times = [time_column(each) for each in (left, right)]
     kernel = TableJoinKernel(
@@ -37,10 +122,11 @@ def table_join(
         schema_of(right),
         how,
         null_safe=null_safe,
+        on_once=on_once,
         left_time=times[0] and times[0].name,
         right_time=times[1] and times[1].name,
     )
-    return _run(left, right, kernel, kernel.sides, checkpoint, ANY_TIME)
+    return run_join(left, right, kernel, kernel.sides, checkpoint, ANY_TIME)
 
 
 def pairs_of(on: str | Sequence[str]) -> list[tuple[str, str]]:
@@ -60,7 +146,7 @@ def pairs_of(on: str | Sequence[str]) -> list[tuple[str, str]]:
     return found
 
 
-def _run(
+def run_join(
     left: DataFrame,
     right: DataFrame,
     kernel: Stepping,

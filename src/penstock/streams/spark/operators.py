@@ -23,6 +23,7 @@ from penstock.streams.source.spec import EVENT_TIME
 from penstock.streams.spark.exchange import run_kernel
 from penstock.streams.spark.origin import (
     EventTimeColumn,
+    Origin,
     mark_time,
     origin_of,
     time_column,
@@ -119,7 +120,8 @@ def changes(df: DataFrame, key: str | Sequence[str], *, checkpoint: str | None =
     """
     time = time_column(df)
     kernel = UpsertKernel(key, schema_of(df), time=time and time.name)
-    return run(df, kernel, checkpoint, time.correct_for if time else 0)
+    table = run(df, kernel, checkpoint, time.correct_for if time else 0)
+    return with_origin(table, Origin(keys=kernel.keys, upserts=df))
 
 
 def timed(

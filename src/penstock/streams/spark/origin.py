@@ -26,12 +26,13 @@ _WALL_MARK = "penstock.by_wall_clock"  # it is when a batch was planned, not whe
 @dataclass(frozen=True)
 class Origin:
     """`source` is what the DataFrame reads, when it is nothing but that; `keys` what a table of
-    changes is distributed by."""
+    changes is distributed by; `upserts` are the rows that a table was made of."""
 
     source: SourceSpec | None = None
     session: SparkSession | None = None
     streaming: bool = False
     keys: tuple[str, ...] = ()
+    upserts: DataFrame | None = None
 
     def packed(self, packer: "Packer") -> DataFrame | None:
         """The source again, packing its rows by itself."""

@@ -45,6 +45,7 @@ class IntervalJoinKernel:
         *,
         left_time: str,
         right_time: str,
+        on_once: bool = False,
         correct_for: int = 0,
     ) -> None:
         if highest < lowest:
@@ -52,7 +53,9 @@ class IntervalJoinKernel:
                 f"nothing lies from {lowest} to {highest} microseconds",
                 hint='the earlier bound comes first: within=("-1h", "5s")',
             )
-        self.sides = two_sides(on, left, right, left_time=left_time, right_time=right_time)
+        self.sides = two_sides(
+            on, left, right, left_time=left_time, right_time=right_time, on_once=on_once
+        )
         self.on = [list(each) for each in on]
         self.lowest, self.highest = lowest, highest
         self.how = how

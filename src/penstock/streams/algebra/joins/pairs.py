@@ -85,7 +85,7 @@ class Pairs:
         elements = elements.take(pa.array(chosen))
         columns = self.sides[side].read(elements)
         if self.are_given:
-            nothing = self.sides[1 - side].nothing(len(chosen))
+            nothing = self.sides[1 - side].nothing(elements, self.sides[side])
             columns = [*columns, *nothing] if side == LEFT else [*nothing, *columns]
         if self._timed:
             stamps = elements.column(TIME) if times is None else pa.array(times[chosen])

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.errors import InvalidInput
-from penstock.streams.algebra.changes import TIME, WEIGHT
+from penstock.streams.algebra.changes import DELETED, OFFSET, TIME, WEIGHT
 from penstock.streams.algebra.kernel import schema_from_spec, schema_to_spec
 from penstock.streams.algebra.rows.row_bytes import from_bytes, to_bytes
 from penstock.streams.algebra.rows.shape import column_type, names_of
@@ -21,13 +22,16 @@ from penstock.streams.algebra.rows.times import check_time, event_times
 LEFT, RIGHT = 0, 1
 SIDE = "(side)"
 ROW = "(row)"
+PLACE = "(place)"
 
 
 class Side:
     """The rows of one side, by the columns `on`, which are compared as these kinds.
 
     Rows with a `_weight` are changes of a table, others are all there to stay. With `timed` they
-    travel with their event time, null when there is none.
+    travel with their event time, null when there is none; with `placed` also with their place in
+    their partition, 0 when there is none. Of a row that is `_deleted` there is nothing but the key.
+    With `on_hidden` the columns `on` do not come out, as those of the other side say the same.
     """
 
     portable = True
@@ -41,6 +45,8 @@ class Side:
         *,
         time: str | None = None,
         timed: bool = False,
+        placed: bool = False,
+        on_hidden: bool = False,
     ) -> None:
         self.number = number
         self.on = names_of(list(on))
@@ -48,9 +54,15 @@ class Side:
         self.schema = schema
         self.time = time
         self.timed = timed or time is not None
+        self.placed = placed
+        self.on_hidden = on_hidden
         if time is not None:
             check_time(schema, time)
-        self.columns = [pa.field(each.name, each.type) for each in schema if each.name[0] != "_"]
+        self.columns = [
+            pa.field(each.name, each.type)
+            for each in schema
+            if each.name[0] != "_" and not (on_hidden and each.name in self.on)
+        ]
         on_kinds = [column_type(schema, name) for name in self.on]
         # Floats are not, as a key does not tell -0.0 from 0.0.
         self._from_key = {
@@ -62,16 +74,20 @@ class Side:
         self.keys = tuple(f"(key {number})" for number in range(len(kinds)))
         self.key_fields = [pa.field(*each) for each in zip(self.keys, self.kinds, strict=True)]
         times = [pa.field(TIME, pa.int64())] if self.timed else []
+        places = [pa.field(PLACE, pa.int64())] if placed else []
         row, weight = pa.field(ROW, pa.binary()), pa.field(WEIGHT, pa.int64())
-        self.element = pa.schema([*self.key_fields, pa.field(SIDE, pa.int8()), *times, row])
+        self.element = pa.schema(
+            [*self.key_fields, pa.field(SIDE, pa.int8()), *times, *places, row]
+        )
         self.packed = pa.schema([*self.element, weight])
 
     @cached_property
     def needed(self) -> tuple[str, ...]:
         own = [self.time] if self.time else []
-        weight = [WEIGHT] if WEIGHT in self.schema.names else []
+        wanted = [WEIGHT, DELETED, *([OFFSET] if self.placed else [])]
+        hidden = [name for name in wanted if name in self.schema.names]
         names = [each.name for each in self.columns]
-        return tuple(dict.fromkeys([*names, *self.on, *own, *weight]))
+        return tuple(dict.fromkeys([*names, *self.on, *own, *hidden]))
 
     def partial(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         length = rows.num_rows
@@ -83,8 +99,15 @@ class Side:
             columns.append(pa.array(event_times(rows, self.time)))
         elif self.timed:
             columns.append(pa.nulls(length, pa.int64()))
-        inside = [rows.column(each.name) for each in self._inside]
-        columns.append(to_bytes(inside, self._inside, length))
+        if self.placed:
+            is_known = OFFSET in self.schema.names
+            columns.append(
+                rows.column(OFFSET) if is_known else pa.array(np.zeros(length, np.int64))
+            )
+        values = to_bytes([rows.column(each.name) for each in self._inside], self._inside, length)
+        if DELETED in self.schema.names:
+            values = pc.if_else(rows.column(DELETED), pa.scalar(None, pa.binary()), values)
+        columns.append(values)
         if WEIGHT in self.schema.names:
             columns.append(rows.column(WEIGHT).cast(pa.int64()))
         else:
@@ -100,9 +123,13 @@ class Side:
         values |= zip((each.name for each in self._inside), inside, strict=True)
         return [values[each.name] for each in self.columns]
 
-    def nothing(self, length: int) -> list[pa.Array]:
-        """The columns where there is no row of this side."""
-        return [pa.nulls(length, each.type) for each in self.columns]
+    def nothing(self, elements: pa.RecordBatch, other: "Side") -> list[pa.Array]:
+        """The columns beside elements of the other side which have no partner on this one."""
+        nulls = {each.name: pa.nulls(elements.num_rows, each.type) for each in self.columns}
+        if other.on_hidden:  # what they are equal in is shown on this side alone
+            for number, name in enumerate(self.on):
+                nulls[name] = elements.column(number).cast(nulls[name].type)
+        return list(nulls.values())
 
     def spec(self) -> dict[str, Any]:
         return {
@@ -113,6 +140,8 @@ class Side:
             "schema": schema_to_spec(self.schema),
             "time": self.time,
             "timed": self.timed,
+            "placed": self.placed,
+            "on_hidden": self.on_hidden,
         }
 
     @classmethod
@@ -124,6 +153,8 @@ class Side:
             schema_from_spec(spec["schema"]),
             time=spec["time"],
             timed=spec["timed"],
+            placed=spec["placed"],
+            on_hidden=spec["on_hidden"],
         )
 
 
@@ -134,8 +165,13 @@ def two_sides(
     *,
     left_time: str | None = None,
     right_time: str | None = None,
+    placed: bool = False,
+    on_once: bool = False,
 ) -> tuple[Side, Side]:
-    """Raises InvalidInput for columns that cannot be compared, or would be there twice."""
+    """`on_once` leaves what is compared to the left, as the right has the same.
+
+    Raises InvalidInput for columns that cannot be compared, or would be there twice.
+    """
     pairs = [(column_type(left, one), column_type(right, other)) for one, other in on]
     kinds = [
         compared_as(*kinds, f"{one} = {other}")
@@ -143,9 +179,10 @@ def two_sides(
     ]
     timed = left_time is not None or right_time is not None
     ons = [[one for one, _ in on], [other for _, other in on]]
+    both = {"timed": timed, "placed": placed}
     sides = (
-        Side(LEFT, ons[LEFT], kinds, left, time=left_time, timed=timed),
-        Side(RIGHT, ons[RIGHT], kinds, right, time=right_time, timed=timed),
+        Side(LEFT, ons[LEFT], kinds, left, time=left_time, **both),
+        Side(RIGHT, ons[RIGHT], kinds, right, time=right_time, on_hidden=on_once, **both),
     )
     names = [each.name for each in sides[LEFT].columns]
     for each in sides[RIGHT].columns:

@@ -24,7 +24,8 @@ from penstock.streams.state import BucketState, StateSchema, fixed_width
 
 
 class TableJoinKernel:
-    """A null equals nothing, unless `null_safe`."""
+    """A null equals nothing, unless `null_safe`. With `on_once` the right's columns that are
+    compared do not come out beside the left's."""
 
     is_final = False
 
@@ -36,10 +37,13 @@ class TableJoinKernel:
         how: str = "inner",
         *,
         null_safe: bool = False,
+        on_once: bool = False,
         left_time: str | None = None,
         right_time: str | None = None,
     ) -> None:
-        self.sides = two_sides(on, left, right, left_time=left_time, right_time=right_time)
+        self.sides = two_sides(
+            on, left, right, left_time=left_time, right_time=right_time, on_once=on_once
+        )
         self.on = [list(each) for each in on]
         self.how = how
         self.null_safe = null_safe

@@ -1,0 +1,73 @@
+"""Versions of the rows of a table: which one was valid at a time, and which nobody asks for."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.events.compiled import Mask, Numbers
+from penstock.streams.algebra.changes import TIME
+from penstock.streams.algebra.joins.changed import group_keys
+from penstock.streams.algebra.joins.sides import PLACE, RIGHT, ROW
+from penstock.streams.algebra.rows.order import order_words
+from penstock.streams.state import BucketState, fixed_width
+
+NONE = -1
+FOREVER = np.iinfo(np.int64).max
+
+
+class Versions(NamedTuple):
+    """Of some keys, by number: in the order of keys, times, and places in the log."""
+
+    ids: Numbers
+    times: Numbers
+    rows: Numbers  # of state
+    are_new: Mask
+    are_there: Mask  # a version may be that there is no row
+
+    def at(self, ids: Numbers, times: Numbers, *, known: Mask | None = None) -> Numbers:
+        """The version of each of these keys at these times, NONE where there is none.
+
+        `known` says which versions are taken into account.
+        """
+        of_all = np.flatnonzero(np.ones(len(self.ids), np.bool_) if known is None else known)
+        keys = np.concatenate([self.ids[of_all], ids])
+        moments = np.concatenate([self.times[of_all], times])
+        is_asked = np.arange(len(keys)) >= len(of_all)
+        # Versions stay in their order, and come before who asks at the same time.
+        order = np.lexsort((is_asked, moments, keys))
+        last = np.maximum.accumulate(np.where(is_asked[order], NONE, np.arange(len(order))))
+        found = np.where(last >= 0, order[np.maximum(last, 0)], NONE)
+        answers = np.full(len(keys), NONE)
+        answers[order] = np.where((found >= 0) & (keys[found] == keys[order]), found, NONE)
+        answers = answers[len(of_all) :]
+        return np.where(answers >= 0, of_all[answers] if len(of_all) else NONE, NONE)
+
+    def ends(self) -> Numbers:
+        """The time from which nobody asks for each, FOREVER when there is no such."""
+        ends = np.full(len(self.ids), FOREVER)
+        followed = np.flatnonzero(self.ids[1:] == self.ids[:-1])
+        ends[followed] = self.times[followed + 1]
+        # That there is no row needs no telling once nothing is before it.
+        begins = np.diff(self.ids, prepend=-1) != 0
+        before = np.where(begins, -FOREVER, np.concatenate([[0], ends])[:-1])
+        return np.where(self.are_there, ends, np.minimum(ends, np.maximum(self.times, before)))
+
+
+def versions_of(state: BucketState, keys: list[pa.Array], count: int) -> Versions:
+    """All versions of these keys."""
+    found = list(state.members(group_keys(keys, count, RIGHT)))
+    if not found:
+        nothing = np.empty(0, np.int64)
+        none = np.empty(0, np.bool_)
+        return Versions(nothing, nothing, nothing, none, none)
+    ids, rows = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    about = state.take_keys(rows)
+    times = fixed_width.numbers(about.column(TIME))
+    places = fixed_width.numbers(about.column(PLACE))
+    if not places.any():  # nobody knows which came last: any order will do that lasts
+        places = order_words(about.column(ROW).fill_null(b""))[:, 0]
+    order = np.lexsort((places, times, ids))
+    there = fixed_width.validity(about.column(ROW))
+    rows = rows[order]
+    return Versions(ids[order], times[order], rows, state.is_new(rows), there[order])

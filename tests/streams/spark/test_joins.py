@@ -1,0 +1,228 @@
+"""Joins through Spark: the hard cases by name, streams against batches, and arrivals shuffled."""
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import penstock as ps
+from penstock.errors import InvalidInput
+from penstock.testing import Run
+
+MORNING = datetime(2026, 1, 31, 10, tzinfo=UTC)
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def at(seconds: float) -> str:
+    return (MORNING + timedelta(seconds=seconds)).isoformat()
+
+
+def shown(rows: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row[name] for name in names) for row in rows), key=repr)
+
+
+def searches_and_clicks(correct_for: str = "1h") -> ps.App:
+    app = ps.App("ads")
+    app.stream(
+        "searches",
+        "search long, user string, at timestamp",
+        event_time=ps.EventTime("at", wait="1s", correct_for=correct_for),
+    )
+    app.stream(
+        "clicks",
+        "page string, who string, seen timestamp",
+        event_time=ps.EventTime("seen", wait="1s", correct_for=correct_for),
+    )
+    return app
+
+
+def test_left_join_within_5_s_gives_a_null_row_only_once_the_clock_passes(
+    spark: SparkSession,
+) -> None:
+    """And -null row, then +joined row, for a straggler after it was given out."""
+    app = searches_and_clicks()
+
+    @app.derive("ads", key="search")
+    def ads(searches: DataFrame, clicks: DataFrame) -> DataFrame:
+        return ps.join(searches, clicks, on="user = who", within=("0s", "5s"), how="left")
+
+    with Run(app, spark=spark, partitions=1) as run:
+        run.feed("searches", [{"search": 1, "user": "ada", "at": at(10)}])
+        run.feed("clicks", [{"page": "b", "who": "bob", "seen": at(0)}])
+        run.drain()
+        run.advance(MORNING + timedelta(seconds=15))
+        run.drain()
+        assert run.view("ads") == []
+        run.advance(MORNING + timedelta(seconds=15, microseconds=1))
+        run.drain()
+        assert shown(run.view("ads"), "search", "page") == [(1, None)]
+        run.feed("clicks", [{"page": "a", "who": "ada", "seen": at(15)}])
+        run.drain()
+        assert shown(run.view("ads"), "search", "page") == [(1, "a")]
+        assert [row["page"] for row in run.topic("ads")] == [None, "a"]
+        (status,) = run.statuses()
+        assert (status.stragglers, status.corrected) == (1, 1)
+
+
+@pytest.mark.parametrize("how", ["inner", "full", "semi", "anti"])
+def test_joined_streams_do_not_depend_on_how_rows_arrive(spark: SparkSession, how: str) -> None:
+    app = searches_and_clicks("0s")
+
+    @app.derive("ads")
+    def ads(searches: DataFrame, clicks: DataFrame) -> DataFrame:
+        return ps.join(searches, clicks, on="user = who", within="3s", how=how)
+
+    random.seed(how)
+    searches = [
+        {"search": n, "user": random.choice("abc"), "at": at(random.randrange(30))}
+        for n in range(20)
+    ]
+    clicks = [
+        {"page": str(n), "who": random.choice("abc"), "seen": at(random.randrange(30))}
+        for n in range(20)
+    ]
+    results = []
+    for _ in range(2):
+        random.shuffle(searches)
+        random.shuffle(clicks)
+        with Run(app, spark=spark, partitions=2, max_rows=7) as run:
+            # Until the clock is told nothing is too late: partitions begin with the earliest.
+            for number in range(2):
+                run.feed("searches", [{"search": -1, "user": "x", "at": at(-9)}], partition=number)
+                run.feed("clicks", [{"page": "-", "who": "y", "seen": at(-9)}], partition=number)
+            for rows, name in ((searches, "searches"), (clicks, "clicks")):
+                for number in range(2):
+                    half = sorted(rows[number::2], key=lambda row: row.get("at") or row["seen"])
+                    run.feed(name, half, partition=number)
+            run.drain()
+            run.advance(MORNING + timedelta(hours=1))
+            run.drain()
+            found = run.topic("ads")
+            assert shown(found, *found[0]) == shown(run.batch("ads"), *found[0])
+            results.append(shown(found, *found[0]))
+    assert results[0] == results[1]
+    near = {
+        (search["search"], click["page"])
+        for search in searches
+        for click in clicks
+        if search["user"] == click["who"]
+        and abs(datetime.fromisoformat(search["at"]) - datetime.fromisoformat(click["seen"]))
+        <= timedelta(seconds=3)
+    }
+    if how == "inner":
+        assert len(results[0]) == len(near)
+    if how == "semi":
+        assert {row[0] for row in results[0]} == {search for search, _ in near}
+
+
+def test_tables_are_joined_as_they_change(spark: SparkSession) -> None:
+    """Retraction after a key change: -old before +new; deletes on either side; a stream joins the
+    click that came before its search."""
+    app = ps.App("shop")
+    app.table("orders", "id long, customer long, amount double", key="id")
+    app.table("customers", "id long, name string, country string", key="id")
+    app.table("countries", "country string, tax double", key="country")
+
+    @app.derive("named", key="id")
+    def named(orders: DataFrame, customers: DataFrame, countries: DataFrame) -> DataFrame:
+        people = customers.withColumnRenamed("id", "customer")
+        taxed = ps.join(people, countries, on="country", how="left")
+        return ps.join(orders, taxed, on="customer", how="left")
+
+    @app.derive("by_country", key="country")
+    def by_country(named: DataFrame) -> DataFrame:
+        return ps.aggregate(named, by="country", total=ps.sum("amount"), n=ps.count())
+
+    with Run(app, spark=spark) as run:
+        run.upsert("customers", id=7, name="Ada", country="NL")
+        run.upsert("orders", id=1, customer=7, amount=2.5)
+        run.upsert("orders", id=2, customer=8, amount=1.0)
+        run.drain()
+        columns = ("id", "name", "country", "tax")
+        assert shown(run.view("named"), *columns) == [
+            (1, "Ada", "NL", None),
+            (2, None, None, None),
+        ]
+        run.upsert("countries", country="NL", tax=0.21)
+        run.upsert("countries", country="BE", tax=0.2)
+        run.upsert("customers", id=8, name="Bob", country="BE")
+        run.upsert("orders", id=1, customer=8, amount=2.5)  # another key to join by
+        run.drain()
+        assert shown(run.view("named"), *columns) == [
+            (1, "Bob", "BE", 0.2),
+            (2, "Bob", "BE", 0.2),
+        ]
+        assert shown(run.view("by_country"), "country", "total", "n") == [("BE", 3.5, 2)]
+        run.delete("customers", 8)
+        run.delete("orders", 2)
+        run.drain()
+        assert shown(run.view("named"), *columns) == [(1, None, None, None)]
+        assert shown(run.view("by_country"), "country", "total", "n") == [(None, 2.5, 1)]
+        assert shown(run.batch("named"), *columns) == shown(run.view("named"), *columns)
+
+
+def test_enrichment_row_version_arrives_after_the_event(spark: SparkSession) -> None:
+    """With an event time before it: the event is corrected within correct_for, and only then."""
+    app = ps.App("tax")
+    app.stream(
+        "sales",
+        "sale long, country string, at timestamp",
+        event_time=ps.EventTime("at", wait="1s", correct_for="1 minute"),
+    )
+    rates = "country string, rate double, since timestamp"
+    app.table("rates", rates, key="country", event_time=ps.EventTime("since"))
+
+    @app.derive("taxed", key="sale")
+    def taxed(sales: DataFrame, rates: DataFrame) -> DataFrame:
+        return ps.enrich(sales, rates, on="country")
+
+    @app.derive("now")
+    def now(sales: DataFrame, rates: DataFrame) -> DataFrame:
+        return ps.enrich(sales, rates, on="country", as_of="latest")
+
+    with Run(app, spark=spark, partitions=1) as run:
+        run.upsert("rates", country="NL", rate=0.19, since=at(-1000))
+        run.upsert("rates", country="NL", rate=0.21, since=at(30))
+        run.feed("sales", [{"sale": n, "country": "NL", "at": at(10 * n)} for n in range(1, 5)])
+        run.feed("sales", [{"sale": 9, "country": "BE", "at": at(50)}])
+        run.drain()
+        run.advance(MORNING + timedelta(seconds=60))
+        run.drain()
+        # On a replay old events meet the old rate; the latest is another matter.
+        old = [(1, 0.19), (2, 0.19), (3, 0.21), (4, 0.21), (9, None)]
+        assert shown(run.view("taxed"), "sale", "rate") == old
+        assert {row[1] for row in shown(run.topic("now"), "sale", "rate")} == {0.21, None}
+
+        run.upsert("rates", country="NL", rate=0.2, since=at(15))
+        run.drain()
+        corrected = [(1, 0.19), (2, 0.2), (3, 0.21), (4, 0.21), (9, None)]
+        assert shown(run.view("taxed"), "sale", "rate") == corrected
+        run.advance(MORNING + timedelta(seconds=600))
+        run.drain()
+        run.upsert("rates", country="NL", rate=0.5, since=at(12))
+        run.drain()
+        assert shown(run.view("taxed"), "sale", "rate") == corrected
+
+
+def test_joins_that_make_no_sense_are_refused(spark: SparkSession) -> None:
+    schema = "k long, at timestamp"
+    plain = spark.createDataFrame([], schema)
+    stream = ps.timed(plain, "at")
+    table = ps.changes(spark.createDataFrame([], "k long, v string, w long"), key="k")
+    with pytest.raises(InvalidInput, match="without a limit"):
+        ps.join(stream, stream, on="k")
+    with pytest.raises(InvalidInput, match="when the rows happened"):
+        ps.join(plain, stream, on="k", within="5s")
+    with pytest.raises(InvalidInput, match="compares no two columns"):
+        ps.join(stream, table, on="k > 3")
+    with pytest.raises(InvalidInput, match="has not two bounds"):
+        ps.join(stream, stream, on="k", within=("5s",))  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="from when the rows of the table are valid"):
+        ps.enrich(stream, table, on="k")
+    with pytest.raises(InvalidInput, match="one row for each k"):
+        ps.enrich(stream, table, on="k = w", as_of="latest")
+    with pytest.raises(InvalidInput, match="this is a stream"):
+        ps.enrich(stream, stream, on="k")
