@@ -231,6 +231,17 @@ def test_events_of_one_pane_are_given_out_one_by_one(
     ]
 
 
+@pytest.mark.parametrize("times", [(3, 8), (8, 3)])
+@pytest.mark.parametrize("face", FACES)
+def test_a_pane_is_due_at_the_first_of_its_events_whichever_comes_first(
+    face: type[SlidingKernel], times: tuple[int, int], tmp_path: Path
+) -> None:
+    query = Query(tmp_path, made(face, 80))
+    for time in times:
+        query.batch([rows_at(time)], clock=0)
+    assert [row["_time"] for row in query.batch([], clock=4)] == [moment(3)]
+
+
 @pytest.mark.parametrize("face", FACES)
 def test_a_straggler_takes_back_what_has_it_in_its_window(
     face: type[SlidingKernel], tmp_path: Path
@@ -391,6 +402,21 @@ def test_rows_in_another_order_leave_the_same_state(tmp_path: Path) -> None:
             found = [row for batch in state.all_rows() for row in batch.to_pylist()]
         states.append(sorted(map(repr, found)))
     assert states[0] == states[1]
+
+
+_PAIRS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from([-(2**62), -2, 0, 1, 2**62])))
+
+
+@given(_PAIRS, _PAIRS)
+def test_pairs_are_counted_and_put_in_order_as_tuples_would_be(
+    pairs: list[tuple[int, int]], others: list[tuple[int, int]]
+) -> None:
+    firsts, seconds = np.array(sorted(pairs), np.int64).reshape(-1, 2).T
+    first, second = np.array(others, np.int64).reshape(-1, 2).T
+    counts = entries.count_pairs(firsts, seconds, first, second)
+    assert counts.tolist() == [sum(pair <= other for pair in pairs) for other in others]
+    order = entries.order_of(first, second)
+    assert order.tolist() == sorted(range(len(others)), key=lambda row: others[row])
 
 
 OWN = Aggregation(

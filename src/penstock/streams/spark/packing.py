@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
-from penstock.streams.algebra.kernel import Kernel
+from penstock.streams.algebra.kernel import Packing
 from penstock.streams.algebra.kernels import kernel_from_spec
 from penstock.streams.source.spec import PACKED
 from penstock.streams.state import bucket_of
@@ -26,7 +26,7 @@ _INLINE = 64 * 1024
 class Packer:
     """Turns rows into payloads; `folder` is where large ones are written, None for nowhere."""
 
-    def __init__(self, kernel: Kernel, buckets: int, folder: str | None) -> None:
+    def __init__(self, kernel: Packing, buckets: int, folder: str | None) -> None:
         self._kernel = kernel
         self._buckets = buckets
         self._folder = folder

@@ -1,8 +1,9 @@
 """Entries of keys in state, by their time: those around a time are found without a look at others.
 
 Time is cut into panes. A pane of a key has a head, with how many entries there are and their parts
-merged, and the entries themselves, numbered as they come. One that is alone is in the head, and
-has no row of its own. Nothing is taken out of a pane; it is let go as a whole.
+merged. Those that come together are one chunk, which is a row of its own, numbered as they come;
+but a few that come first are in the head, which costs little more to read with them. Nothing is
+taken out of a pane; it is let go as a whole.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,26 +16,27 @@ import pyarrow as pa
 from penstock.events.compiled import Mask, Numbers, frozen
 from penstock.streams.algebra.aggregates.summary import Summary
 from penstock.streams.algebra.changes import TIME_TYPE
-from penstock.streams.algebra.folds.fold import Parts, take
+from penstock.streams.algebra.folds.fold import Parts
 from penstock.streams.algebra.rows.groups import counted_out, distinct_keys, grouped, spans
 from penstock.streams.algebra.rows.own_columns import DUE, PANE, panes_of
+from penstock.streams.algebra.windows.chunks import Chunks, Unpacked
 from penstock.streams.algebra.windows.entry_loops import count_up_to
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
 MOMENT = "(moment)"  # the time of an entry
-_NUMBER, _COUNT = "(number)", "(entries)"
+_NUMBER, _COUNT, _CHUNKS = "(number)", "(count)", "(chunks)"
 _HEAD = -1
-_OWN = 3  # values before the parts: time, count and due
-_AT_ONCE = 1 << 20  # entries that are read
+_OWN = 3  # values before the parts: due, count and chunks
+_FEW = 16  # entries that a head may have
+_AT_ONCE = 1 << 16  # entries that are read: small memory is used again and again
 
 
-def entry_state(by: Sequence[pa.Field], parts: pa.Schema, kept: Sequence[pa.Field]) -> StateSchema:
-    """`kept` is what entries have besides their parts."""
+def entry_state(by: Sequence[pa.Field], parts: pa.Schema, chunks: Chunks) -> StateSchema:
     keys, own = (
         [pa.field(name, pa.int64()) for name in names]
-        for names in ((PANE, _NUMBER), (MOMENT, _COUNT, DUE))
+        for names in ((PANE, _NUMBER), (DUE, _COUNT, _CHUNKS))
     )
-    values = pa.schema([*own, *parts, *kept])
+    values = pa.schema([*own, *parts, *chunks.cells])
     return StateSchema(pa.schema([*by, *keys]), values, due=DUE, spread=len(by))
 
 
@@ -66,7 +68,7 @@ class Moments(NamedTuple):
     @property
     def order(self) -> Numbers:
         """By key and time; of the same, as they are."""
-        return np.lexsort((self.times, self.whose))
+        return order_of(self.whose, self.times)
 
     @property
     def are_first(self) -> Mask:
@@ -75,12 +77,16 @@ class Moments(NamedTuple):
 
 
 class Heads(NamedTuple):
-    """Panes that are there, by their heads: the places of these, and how many entries each has."""
+    """Panes that are there, by their heads: the places of these, and how many entries each has.
+
+    `chunks` are those beside the head.
+    """
 
     whose: Numbers
     panes: Numbers
     places: Numbers
     counts: Numbers
+    chunks: Numbers
 
     def __len__(self) -> int:
         return len(self.panes)
@@ -107,27 +113,51 @@ class Heads(NamedTuple):
         return marks
 
 
+class Found:
+    """Entries that were read: which of the panes each is in, and its time."""
+
+    def __init__(self, which: Numbers, entries: Unpacked, parts: range, kept: range) -> None:
+        self.which = which
+        self.times = entries.numbers(0)
+        self._entries = entries
+        self._parts, self._kept = parts, kept
+
+    def parts(self, rows: Numbers) -> Parts:
+        return self._entries.take(self._parts, rows)
+
+    def moments(self, whose: Numbers, rows: Numbers) -> Moments:
+        """Some of them, of these keys."""
+        return Moments(whose, self.times[rows], self._entries.take(self._kept, rows))
+
+
 class Entries:
     """Those of the keys of a step, whose columns are given. Panes are `width` microseconds wide."""
 
     def __init__(
-        self, state: BucketState, keys: list[pa.Array], summary: Summary, width: int
+        self,
+        state: BucketState,
+        keys: list[pa.Array],
+        summary: Summary,
+        chunks: Chunks,
+        width: int,
     ) -> None:
         self.keys = keys
         self._state = state
         self._summary = summary
+        self._chunks = chunks
         self._width = width
 
     @classmethod
     def due(
-        cls, state: BucketState, heads: Numbers, summary: Summary, width: int
+        cls, state: BucketState, heads: Numbers, summary: Summary, chunks: Chunks, width: int
     ) -> tuple["Entries", Heads]:
         """Those of these heads, and the panes, key by key."""
         rows = state.take_keys(heads)
         keys, whose = distinct_keys(rows, state.schema.spread or 0)
-        self = cls(state, keys, summary, width)
-        order = np.argsort(whose, kind="stable")
-        return self, self._panes(whose[order], panes_of(rows)[order], heads[order])
+        self = cls(state, keys, summary, chunks, width)
+        panes = panes_of(rows)
+        order = order_of(whose, panes)
+        return self, self._panes(whose[order], panes[order], heads[order])
 
     def panes(self, whose: Numbers, first: Numbers, last: Numbers) -> Heads:
         """Those with something between a first moment and a last, in order.
@@ -144,7 +174,8 @@ class Entries:
         return self._panes(whose[there], panes[there], places[there])
 
     def _panes(self, whose: Numbers, panes: Numbers, places: Numbers) -> Heads:
-        return Heads(whose, panes, places, self._state.fixed(_COUNT)[places])
+        counts, chunks = (self._state.fixed(name)[places] for name in (_COUNT, _CHUNKS))
+        return Heads(whose, panes, places, counts, chunks)
 
     def _rows(self, whose: Numbers, panes: Numbers, numbers: Numbers) -> pa.RecordBatch:
         columns = [key.take(pa.array(whose)) for key in self.keys]
@@ -152,33 +183,27 @@ class Entries:
             [*columns, pa.array(panes), pa.array(numbers)], schema=self._state.schema.keys
         )
 
-    def of(self, panes: Heads) -> tuple[Numbers, Numbers]:
-        """All entries of these: which of the panes each is in, and its place."""
-        which, number = counted_out(panes.counts)
+    def read(self, panes: Heads) -> Found:
+        """All entries of these, pane by pane as they came."""
+        which, number = counted_out(panes.chunks + 1)
         places = panes.places[which]
-        several = np.flatnonzero(panes.counts[which] > 1)
-        chosen = which[several]
-        rows = self._rows(panes.whose[chosen], panes.panes[chosen], number[several])
-        places[several] = self._state.find(rows)
-        return which, places
+        places[number > 0] = self._beside(panes)
+        lengths, entries = self._chunks.unpack(self._state.take_values(places))
+        first_kept, end = 1 + len(self._summary.parts), len(self._chunks.columns)
+        columns = range(1, first_kept), range(first_kept, end)
+        return Found(np.repeat(which, lengths), entries, *columns)
 
-    def times(self, places: Numbers) -> Numbers:
-        times: Numbers = self._state.fixed(MOMENT)[places]
-        return times
+    def _beside(self, panes: Heads) -> Numbers:
+        """The places of chunks that are not in a head."""
+        which, number = counted_out(panes.chunks)
+        return self._state.find(self._rows(panes.whose[which], panes.panes[which], number))
 
-    def parts(self, places: Numbers) -> Parts:
-        """Those of entries, or of heads."""
-        return self._parts_of(self._state.take_values(places).columns)
+    def merged(self, panes: Heads) -> Parts:
+        """The parts of all entries of each."""
+        return self._parts_of(self._state.take_values(panes.places))
 
-    def _parts_of(self, values: Sequence[pa.Array]) -> Parts:
-        return list(values[_OWN : _OWN + len(self._summary.parts)])
-
-    def moments(self, whose: Numbers, places: Numbers) -> Moments:
-        kept = []
-        if len(self._state.schema.values) > _OWN + len(self._summary.parts):
-            values = self._state.take_values(places).columns
-            kept = values[_OWN + len(self._summary.parts) :]
-        return Moments(whose, self.times(places), kept)
+    def _parts_of(self, values: pa.RecordBatch) -> Parts:
+        return list(values.columns[_OWN : _OWN + len(self._summary.parts)])
 
     def named(self, whose: Numbers, times: Numbers) -> pa.RecordBatch:
         """Whose something is, and of when, should it fail."""
@@ -203,37 +228,24 @@ class Entries:
         self, fresh: Moments, parts: Parts, panes: Numbers, due: Numbers, came: Numbers
     ) -> None:
         """Those of some panes, of which so many came of each."""
-        which, number = counted_out(came)
         starts = np.cumsum(came) - came
         whose = fresh.whose[starts]
         heads = self._state.find_or_add(self._rows(whose, panes, np.full(len(panes), _HEAD)))
+        before = self._panes(whose, panes, heads)  # zeros, of new ones
         held = self._state.take_values(heads)
-        had = fixed_width.numbers(held.column(_COUNT))
-        due = np.where(had > 0, np.minimum(due, fixed_width.numbers(held.column(DUE))), due)
-        # One that was alone is given a row of its own, before those that came.
-        moved, rows = np.flatnonzero(had == 1), np.flatnonzero((had + came)[which] > 1)
-        chosen = np.concatenate([moved, which[rows]])
-        numbers = np.concatenate([np.zeros(len(moved), np.int64), (had[which] + number)[rows]])
-        places = self._state.find_or_add(self._rows(whose[chosen], panes[chosen], numbers))
-        nothing = pa.nulls(len(chosen), pa.int64())
-        times, *others = (
-            pa.concat_arrays([old.take(pa.array(moved)), new.take(pa.array(rows))])
-            for old, new in zip(
-                [held.column(MOMENT), *held.columns[_OWN:]],
-                [pa.array(fresh.times), *parts, *fresh.kept],
-                strict=True,
-            )
+        due = np.where(
+            before.counts > 0, np.minimum(due, fixed_width.numbers(held.column(DUE))), due
         )
-        self._put(places, [times, nothing, nothing, *others])
-        groups = grouped(which, self.named(whose, fresh.times[starts]))
-        merged = self._summary.merge(parts, groups, self._parts_of(held.columns))
-        alone = np.where(had + came == 1, starts, -1)
-        times, *kept = (take(each, alone) for each in (pa.array(fresh.times), *fresh.kept))
-        self._put(heads, [times, pa.array(had + came), pa.array(due), *merged, *kept])
-
-    def _put(self, places: Numbers, values: Sequence[pa.Array]) -> None:
-        schema = self._state.schema.values
-        self._state.put(places, pa.RecordBatch.from_arrays(list(values), schema=schema))
+        groups = grouped(counted_out(came)[0], self.named(whose, fresh.times[starts]))
+        merged = self._summary.merge(parts, groups, self._parts_of(held))
+        beside = (before.counts > 0) | (came > _FEW)
+        own = [pa.array(each) for each in (due, before.counts + came, before.chunks + beside)]
+        names = self._state.schema.values.names[: len(own) + len(merged)]
+        self._state.put(heads, pa.RecordBatch.from_arrays([*own, *merged], names=names))
+        rows = self._rows(whose[beside], panes[beside], before.chunks[beside])
+        heads[beside] = self._state.find_or_add(rows)
+        columns = [pa.array(fresh.times), *parts, *fresh.kept]
+        self._state.put(heads, self._chunks.pack(columns, starts))
 
     def put_due(self, panes: Heads, due: Numbers) -> None:
         self._state.put(panes.places, pa.RecordBatch.from_arrays([pa.array(due)], names=[DUE]))
@@ -241,9 +253,7 @@ class Entries:
     def remove(self, panes: Heads) -> None:
         """With all entries."""
         self._state.remove(panes.places)
-        several = panes.some(panes.counts > 1)
-        for portion in several.portions():
-            self._state.remove(self.of(several.some(portion))[1])
+        self._state.remove(self._beside(panes))
 
 
 def moments_of(packed: pa.RecordBatch) -> Numbers:
@@ -256,6 +266,20 @@ def count_pairs(firsts: Numbers, seconds: Numbers, first: Numbers, second: Numbe
     pairs = [frozen(np.ascontiguousarray(each)) for each in (firsts, seconds, first, second)]
     count_up_to(pairs[0], pairs[1], pairs[2], pairs[3], counts)
     return counts
+
+
+def order_of(whose: Numbers, what: Numbers) -> Numbers:
+    """By key, and then by this; of the same, as they are.
+
+    As one number if that can be: what is nearly in order, as entries mostly are, is sorted in less
+    time then.
+    """
+    if len(whose) == 0:
+        return np.empty(0, np.int64)
+    first, last = int(what.min()), int(what.max())
+    if (int(whose.max()) + 1) * (last - first + 1) >= 1 << 63:
+        return np.lexsort((what, whose))
+    return np.argsort(whose * (last - first + 1) + (what - first), kind="stable")
 
 
 def begins(whose: Numbers, what: Numbers) -> Mask:

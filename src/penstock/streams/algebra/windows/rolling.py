@@ -12,7 +12,13 @@ from penstock.streams.algebra.changes import TIME_TYPE
 from penstock.streams.algebra.folds.fold import Parts
 from penstock.streams.algebra.rows.groups import Groups
 from penstock.streams.algebra.rows.order import order_words
-from penstock.streams.algebra.windows.entries import Entries, Moments, begins, moments_of
+from penstock.streams.algebra.windows.entries import (
+    Entries,
+    Moments,
+    begins,
+    moments_of,
+    order_of,
+)
 from penstock.streams.algebra.windows.sliding import SlidingKernel
 
 _ROW = "(row) "
@@ -74,7 +80,7 @@ class RollingKernel(SlidingKernel):
 def _in_full_order(rows: pa.RecordBatch, whose: Numbers) -> Numbers:
     """By key and time, and then by all columns: rows that are run again are numbered as before."""
     times = moments_of(rows)
-    order = np.lexsort((times, whose))
+    order = order_of(whose, times)
     first = begins(whose[order], times[order])
     tied = np.flatnonzero(~(first & np.append(first[1:], True)))
     if len(tied) == 0:

@@ -18,6 +18,7 @@ from penstock.streams.algebra.changes import TIME_TYPE, WEIGHT, changes
 from penstock.streams.algebra.folds.fold import Parts, take
 from penstock.streams.algebra.rows.groups import distinct_keys, group_rows, grouped, spans
 from penstock.streams.algebra.rows.times import event_times
+from penstock.streams.algebra.windows.chunks import Chunks
 from penstock.streams.algebra.windows.entries import (
     MOMENT,
     Entries,
@@ -26,6 +27,7 @@ from penstock.streams.algebra.windows.entries import (
     count_pairs,
     entry_state,
     moments_of,
+    order_of,
 )
 from penstock.streams.algebra.windows.ranges import Ranges, merge_ranges
 from penstock.streams.algebra.windows.window import Sliding
@@ -43,9 +45,10 @@ class SlidingKernel(Windowed):
 
     def _lay_out(self) -> None:
         super()._lay_out()
-        self.state = entry_state(self._by_fields, self._summary.parts, self._kept)
         moment = pa.field(MOMENT, pa.int64())
-        self.packed = pa.schema([*self._by_fields, moment, *self._summary.parts, *self._kept])
+        self._chunks = Chunks([moment, *self._summary.parts, *self._kept])
+        self.state = entry_state(self._by_fields, self._summary.parts, self._chunks)
+        self.packed = pa.schema([*self._by_fields, *self._chunks.columns])
 
     @property
     def _width(self) -> int:
@@ -85,7 +88,7 @@ class SlidingKernel(Windowed):
         self, state: BucketState, rows: pa.RecordBatch, before: int
     ) -> Iterator[pa.RecordBatch]:
         keys, whose = distinct_keys(rows, len(self.keys))
-        entries = Entries(state, keys, self._summary, self._width)
+        entries = Entries(state, keys, self._summary, self._chunks, self._width)
         fresh, parts = self._in_order(entries, rows, whose)
         is_told = self._is_given(fresh.times, before)
         told = fresh.some(np.flatnonzero(is_told))
@@ -103,7 +106,7 @@ class SlidingKernel(Windowed):
     def _close(
         self, state: BucketState, due: Numbers, before: int, now: int
     ) -> Iterator[pa.RecordBatch]:
-        entries, panes = Entries.due(state, due, self._summary, self._width)
+        entries, panes = Entries.due(state, due, self._summary, self._chunks, self._width)
         settled = self._settled_at(panes.panes)
         next_due = settled.copy()
         waiting = np.flatnonzero((panes.panes + 1) * self._width > before)
@@ -111,13 +114,14 @@ class SlidingKernel(Windowed):
             waiting = waiting[:0]
         for portion in panes.some(waiting).portions():
             chosen = waiting[portion]
-            which, places = entries.of(panes.some(chosen))
-            which, times = chosen[which], entries.times(places)
+            found = entries.read(panes.some(chosen))
+            which, times = chosen[found.which], found.times
             later = times >= now
             np.minimum.at(next_due, which[later], times[later] + 1)
-            ending = (before <= times) & ~later
-            given = entries.moments(panes.whose[which[ending]], places[ending])
-            given = given.some(self._rows(given))
+            ending = np.flatnonzero((before <= times) & ~later)
+            whose = panes.whose[which[ending]]
+            rows = self._rows(Moments(whose, times[ending], []))
+            given = found.moments(whose[rows], ending[rows])
             for piece in spans(len(given)):
                 yield from self._changed(entries, given.span(piece))
         gone = settled <= now
@@ -135,7 +139,7 @@ class SlidingKernel(Windowed):
         self, entries: Entries, rows: pa.RecordBatch, whose: Numbers
     ) -> tuple[Moments, Parts]:
         """What came, by key and time, and the parts of each; those of one time together."""
-        order = np.lexsort((moments_of(rows), whose))
+        order = order_of(whose, moments_of(rows))
         rows, whose = rows.take(pa.array(order)), whose[order]
         times, parts = moments_of(rows), rows.columns[len(self.keys) + 1 :]
         first = begins(whose, times)
@@ -151,14 +155,14 @@ class SlidingKernel(Windowed):
         if self.emit == "final":
             last = np.minimum(last, before - 1)
         panes = entries.panes(told.whose, told.times, last)
-        which, places = entries.of(panes)
-        whose, times = panes.whose[which], entries.times(places)
+        found = entries.read(panes)
+        whose, times = panes.whose[found.which], found.times
         # Those of the moments up to its own, less those that are too long before.
         inside = count_pairs(told.whose, told.times, whose, times)
         inside -= count_pairs(told.whose, told.times, whose, times - self.window.size)
         chosen = np.flatnonzero((inside > 0) & self._is_given(times, before))
-        hit = entries.moments(whose[chosen], places[chosen])
-        return hit.some(hit.order)
+        chosen = chosen[order_of(whose[chosen], times[chosen])]
+        return found.moments(whose[chosen], chosen)
 
     def _rows(self, moments: Moments) -> Numbers:
         """Which rows are given, in their order: of the same key and time, the first."""
@@ -211,17 +215,20 @@ class SlidingKernel(Windowed):
         edge, whole = panes.some(cut), panes.some(~cut)
         if edge.are_many and whose[0] != whose[-1]:
             return self._windows_in_two(entries, whose, times)
-        which, places = entries.of(edge)
-        places = np.concatenate([places, whole.places])
-        of = np.concatenate([edge.whose[which], whole.whose])
-        at = np.concatenate([entries.times(places[: len(which)]), whole.panes * width])
-        order = np.lexsort((at, of))
+        found = entries.read(edge)
+        of = np.concatenate([edge.whose[found.which], whole.whose])
+        at = np.concatenate([found.times, whole.panes * width])
+        order = order_of(of, at)
         of, at = of[order], at[order]
         ranges = Ranges(
             count_pairs(of, at, whose, starts - 1), count_pairs(of, at, whose, times) - 1
         )
         used, ranges = ranges.packed(len(of))
-        parts = entries.parts(places[order[used]])
+        if len(whole):
+            both = zip(found.parts(np.arange(len(found.times))), entries.merged(whole), strict=True)
+            parts = [pa.concat_arrays(pair).take(pa.array(order[used])) for pair in both]
+        else:
+            parts = found.parts(order[used])
         return merge_ranges(self._summary, parts, ranges, entries.named(of[used], at[used]))
 
     def _windows_in_two(self, entries: Entries, whose: Numbers, times: Numbers) -> Parts:
