@@ -68,7 +68,7 @@ def test_events_have_what_the_table_has(
             both = [packed(kernel, 0, asking), packed(kernel, 1, rows[::-1])]
             found = query.packed_batch(both, mishap)
             expected = [
-                (number, key, key if key in table else None, table.get(key or ""))
+                (number, key, table.get(key or ""))
                 for number, key in enumerate(events)
                 if how == "left" or key in table
             ]

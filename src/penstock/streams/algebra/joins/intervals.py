@@ -20,12 +20,13 @@ import pyarrow as pa
 from penstock.errors import InvalidInput
 from penstock.events.compiled import Numbers
 from penstock.streams.algebra.changes import TIME, WEIGHT
-from penstock.streams.algebra.joins.changed import Changed, added_up, group_keys, weights_of
+from penstock.streams.algebra.joins.changed import Changed, group_keys
 from penstock.streams.algebra.joins.matches import MATCHES, Rows, Touched
 from penstock.streams.algebra.joins.pairs import Pairs, have_keys
 from penstock.streams.algebra.joins.sides import LEFT, RIGHT, ROW, SIDE, two_sides
 from penstock.streams.algebra.kernel import NEVER, one_batch, passed, schema_to_spec, without_late
 from penstock.streams.algebra.rows.own_columns import DUE, PANE
+from penstock.streams.algebra.rows.weights import added_up, weights_of
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
 _AT = "(at)"  # the event time again, where it can be read without the key

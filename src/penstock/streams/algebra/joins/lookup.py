@@ -15,12 +15,12 @@ import pyarrow as pa
 from penstock.errors import InvalidInput
 from penstock.events.compiled import Numbers
 from penstock.streams.algebra.changes import TIME, TIME_TYPE, WEIGHT
-from penstock.streams.algebra.joins.changed import weights_of
 from penstock.streams.algebra.joins.pairs import have_keys
 from penstock.streams.algebra.joins.sides import LEFT, PLACE, RIGHT, ROW, SIDE, two_sides
 from penstock.streams.algebra.joins.temporal import check_enrichment
 from penstock.streams.algebra.kernel import one_batch, schema_to_spec
 from penstock.streams.algebra.rows.groups import group_rows
+from penstock.streams.algebra.rows.weights import weights_of
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
 

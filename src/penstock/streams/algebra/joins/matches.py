@@ -42,7 +42,7 @@ class Touched:
     ) -> Candidates:
         """The same candidates, of which each is a match of one of `own`, and that one of it."""
         for which, places in candidates:
-            here, there = own[which], changed.weights_at(state, places)
+            here, there = own[which], changed.at(state, places)
             # Of a row that is new nothing was counted before.
             known = np.where(changed.are_new[here], 0, there.before)
             self._places += [changed.places[here], places[~there.are_changed]]

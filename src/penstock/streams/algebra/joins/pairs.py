@@ -54,7 +54,7 @@ class Pairs:
         mine = changed.rows.take(pa.array(own))
         columns = self.sides[side].read(mine)
         for which, places in candidates:
-            here, there = own[which], changed.weights_at(state, places)
+            here, there = own[which], changed.at(state, places)
             weights: Numbers = changed.after[here] * there.after
             weights -= changed.before[here] * there.before
             if side == RIGHT:  # a pair of two that changed has come already

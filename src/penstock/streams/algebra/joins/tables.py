@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from penstock.events.compiled import Numbers
 from penstock.streams.algebra.changes import WEIGHT
-from penstock.streams.algebra.joins.changed import Changed, added_up, group_keys, weights_of
+from penstock.streams.algebra.joins.changed import Changed, group_keys
 from penstock.streams.algebra.joins.pairs import Pairs, have_keys
 from penstock.streams.algebra.joins.sides import LEFT, RIGHT, SIDE, two_sides
 from penstock.streams.algebra.kernel import one_batch, schema_to_spec
+from penstock.streams.algebra.rows.weights import added_up, weights_of
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
 
@@ -105,7 +106,7 @@ class TableJoinKernel:
         indices = pa.array(turned)
         some = [column.take(indices) for column in keys]
         for which, places in state.members(group_keys(some, len(turned), side)):
-            there = changed.weights_at(state, places)
+            there = changed.at(state, places)
             signs = np.where(now[turned[which]], 1, -1)
             weights = np.where(there.are_changed, 0, there.after * signs)
             yield from self._pairs.alone(state.take_keys(places), side, weights)

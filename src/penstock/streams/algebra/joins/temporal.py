@@ -18,13 +18,14 @@ import pyarrow as pa
 from penstock.errors import InvalidInput
 from penstock.events.compiled import Numbers
 from penstock.streams.algebra.changes import TIME, TIME_TYPE, WEIGHT, WEIGHT_FIELD
-from penstock.streams.algebra.joins.changed import Changed, added_up, group_keys, weights_of
+from penstock.streams.algebra.joins.changed import Changed, group_keys
 from penstock.streams.algebra.joins.pairs import have_keys
 from penstock.streams.algebra.joins.sides import LEFT, RIGHT, SIDE, two_sides
 from penstock.streams.algebra.joins.versions import FOREVER, NONE, Versions, versions_of
 from penstock.streams.algebra.kernel import NEVER, one_batch, passed, schema_to_spec, without_late
 from penstock.streams.algebra.rows.groups import distinct_keys, each_once
 from penstock.streams.algebra.rows.own_columns import DUE
+from penstock.streams.algebra.rows.weights import added_up, weights_of
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
 
@@ -149,7 +150,7 @@ class TemporalKernel:
         times = fixed_width.numbers(elements.column(TIME))
         weights_before = weights = state.fixed(WEIGHT)[events]
         if changed is not None:
-            weights_before, weights, _ = changed.weights_at(state, events)
+            weights_before, weights, _ = changed.at(state, events)
         has_key = have_keys(elements, len(self.keys))
         asked = np.where(has_key, ids, -1)
         new = versions.at(asked, times)

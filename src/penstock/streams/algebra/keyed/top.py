@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from penstock.errors import InvalidInput
 from penstock.events.compiled import Mask, Numbers
 from penstock.streams.algebra.changes import TIME, TIME_TYPE, WEIGHT, WEIGHT_FIELD
-from penstock.streams.algebra.joins.changed import added_up, weights_of
 from penstock.streams.algebra.kernel import one_batch, schema_from_spec, schema_to_spec
 from penstock.streams.algebra.keyed.levels import ENTRY, LEVEL, Levels, level_keys
 from penstock.streams.algebra.rows.groups import counted_out, distinct_keys, each_once
@@ -25,6 +24,7 @@ from penstock.streams.algebra.rows.row_bytes import to_bytes
 from penstock.streams.algebra.rows.shape import check_result_names, column_type, names_of
 from penstock.streams.algebra.rows.sort_key import OrderBy, check_order, sort_keys, sorted_within
 from penstock.streams.algebra.rows.times import event_times
+from penstock.streams.algebra.rows.weights import WeightChanges, added_up, weights_of
 from penstock.streams.state import BucketState, StateSchema, cells, fixed_width
 from penstock.streams.state.cells import Cells
 
@@ -128,15 +128,12 @@ class TopKernel:
         elements = rows.select([*self.keys, ENTRY]).add_column(
             len(keys), LEVEL, pa.array(levels.astype(np.int8))
         )
-        places = state.find_or_add(elements)
-        before = np.where(state.is_new(places), 0, state.fixed(WEIGHT)[places])
-        after = before + weights_of(rows)
-        values = [rows.column(_ORDER), pa.array(after)]
-        state.put(places, pa.RecordBatch.from_arrays(values, schema=self.state.values))
+        changed = WeightChanges(state, state.find_or_add(elements), weights_of(rows))
+        state.put(changed.places, rows.select([_ORDER]))
         heads = each_once(ids[levels == 0])
         if len(heads):
-            yield from self._changes(state, keys, heads, _Weights(places, before, after), ids)
-        state.remove(places[after == 0])
+            yield from self._changes(state, keys, heads, changed, ids)
+        state.remove(changed.places[changed.after == 0])
         if not self._grows:
             for key in self._crowded(state, keys, ids, levels):
                 self._levels.split(state, key)
@@ -146,7 +143,7 @@ class TopKernel:
         state: BucketState,
         keys: list[pa.Array],
         heads: Numbers,
-        changed: "_Weights",
+        changed: WeightChanges,
         ids: Numbers,
     ) -> Iterator[pa.RecordBatch]:
         """What changed at the top of the groups of these numbers."""
@@ -160,7 +157,8 @@ class TopKernel:
         elements = state.take(places)
         order = sorted_within(which, elements.column(ENTRY))
         which, places = which[order], places[order]
-        before, after = (self._top(which, each) for each in changed.at(state, places))
+        weighed = changed.at(state, places)
+        before, after = (self._top(which, each) for each in (weighed.before, weighed.after))
         if self._grows:
             state.remove(places[after.is_beyond])
         for sign, one, other in ((-1, before, after), (1, after, before)):
@@ -251,19 +249,3 @@ class _Top(NamedTuple):
     starts: Numbers
     ends: Numbers
     is_beyond: Mask  # after all of them
-
-
-class _Weights:
-    """Of rows of state that a step changes, before and after."""
-
-    def __init__(self, places: Numbers, before: Numbers, after: Numbers) -> None:
-        self._order = np.argsort(places)
-        self._places = places[self._order]
-        self._before = before
-        self.after = after
-
-    def at(self, state: BucketState, places: Numbers) -> tuple[Numbers, Numbers]:
-        after = state.fixed(WEIGHT)[places]
-        spots = np.minimum(np.searchsorted(self._places, places), len(self._places) - 1)
-        before = np.where(self._places[spots] == places, self._before[self._order[spots]], after)
-        return before, after
