@@ -1,5 +1,6 @@
 """All versions of the rows of a table, against a look at all upserts."""
 
+import json
 import tempfile
 from datetime import UTC, datetime
 from itertools import groupby, zip_longest
@@ -45,7 +46,7 @@ def batch(rows: list[Upsert], first: int = 0) -> pa.RecordBatch:
         [
             {
                 "id": key,
-                "rate": None if rate == GONE else rate,
+                "rate": time if rate == GONE else rate,  # of which nothing counts
                 "since": time,
                 DELETED: rate == GONE,
                 OFFSET: first + number,
@@ -59,10 +60,7 @@ def runs_of(told: list[Upsert]) -> list[Run]:
     """The rates of one key and when they are valid."""
     at = {time: rate for _, rate, time in told}
     starts = [next(run) for _, run in groupby(sorted(at), key=lambda time: repr(at[time]))]
-    return [
-        (at[start], start, end)
-        for start, end in zip_longest(starts, starts[1:])
-    ]
+    return [(at[start], start, end) for start, end in zip_longest(starts, starts[1:])]
 
 
 def version(key: str, run: Run, number: int | None) -> str:
@@ -94,7 +92,7 @@ def micros(moment: datetime | None) -> int | None:
     return None if moment is None else (moment - datetime(1970, 1, 1, tzinfo=UTC)).microseconds
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(
     batches,
     st.sampled_from([None, 2, 6]),
@@ -136,3 +134,103 @@ def test_after_every_batch_all_versions_are_there(
                 if runs and runs[-1][0] == GONE and runs[-1][1] <= horizon:
                     own.clear()  # the key is forgotten
             assert table(query, numbered=keep is None) == sorted(wanted)
+
+
+def test_what_changes_between_two_versions(tmp_path: Path) -> None:
+    query = Query(tmp_path, HistoryKernel("id", SCHEMA, "since"))
+
+    def told(*rows: Upsert) -> list[tuple[Any, ...]]:
+        names = ("rate", "version", "valid_from", "valid_to")
+        given = query.batch([batch(list(rows))])
+        assert list(given[0]) == ["id", *names, TIME, WEIGHT] if given else True
+        return [
+            (row[WEIGHT], row["rate"], row["version"], *(micros(row[name]) for name in names[2:]))
+            for row in given
+        ]
+
+    assert told(("a", 1.0, 0)) == [(1, 1.0, 1, 0, None)]
+    assert told(("a", 2.0, 9)) == [
+        (-1, 1.0, 1, 0, None),
+        (1, 1.0, 1, 0, 9),
+        (1, 2.0, 2, 9, None),
+    ]
+    assert told(("a", 2.0, 12)) == []  # it goes on as it is
+    assert told(("a", 3.0, 5)) == [  # out of order: the numbers after it move
+        (-1, 1.0, 1, 0, 9),
+        (-1, 2.0, 2, 9, None),
+        (1, 1.0, 1, 0, 5),
+        (1, 3.0, 2, 5, 9),
+        (1, 2.0, 3, 9, None),
+    ]
+    assert told(("a", 4.0, 5)) == [(-1, 3.0, 2, 5, 9), (1, 4.0, 2, 5, 9)]
+    assert told(("a", GONE, 20)) == [(-1, 2.0, 3, 9, None), (1, 2.0, 3, 9, 20)]
+    assert told(("a", 2.0, 30)) == [(1, 2.0, 4, 30, None)]
+    assert told(("a", 4.0, 10)) == [  # between two that are equal
+        (-1, 2.0, 3, 9, 20),
+        (-1, 2.0, 4, 30, None),
+        (1, 2.0, 3, 9, 10),
+        (1, 4.0, 4, 10, 12),
+        (1, 2.0, 5, 12, 20),
+        (1, 2.0, 6, 30, None),
+    ]
+
+
+def test_versions_that_ended_long_ago_are_let_go_and_numbers_go_on(tmp_path: Path) -> None:
+    query = Query(tmp_path, HistoryKernel("id", SCHEMA, "since", keep=2))
+    for time in range(1, 30):
+        query.batch([batch([("a", float(time), time)])], clock=time)
+        assert query.state_rows() <= 4
+    (gone,) = query.batch([], clock=30)  # by the clock alone
+    assert (gone["rate"], gone[WEIGHT]) == (27.0, -1)
+    assert table(query, numbered=True) == [
+        version("a", (28.0, 28, 29), 28),
+        version("a", (29.0, 29, None), 29),
+    ]
+    # Nobody knows where among the others it was.
+    assert query.batch([batch([("a", 5.0, 5)])], clock=30) == []
+    assert query.late() == 1
+    query.batch([batch([("a", GONE, 30)])], clock=40)
+    assert query.state_rows() == 0
+
+
+def test_in_a_batch_nothing_leaves(tmp_path: Path) -> None:
+    query = Query(tmp_path, HistoryKernel("id", SCHEMA, "since", keep=2))
+    query.batch([batch([("a", 1.0, 0), ("a", 2.0, 5), ("a", GONE, 9)])], clock=END)
+    assert len(table(query, numbered=True)) == 2
+
+
+def test_rows_of_any_type_are_compared(tmp_path: Path) -> None:
+    schema = pa.schema(
+        [("a", pa.int64()), ("b", pa.string()), ("tags", pa.list_(pa.string())), ("at", TIME_TYPE)]
+    )
+    kernel = HistoryKernel(["b", "a"], schema, "at")
+    query = Query(tmp_path, kernel)
+    rows: list[dict[str, Any]] = [
+        {"a": 1, "b": None, "tags": ["x"], "at": 1},
+        {"a": 1, "b": None, "tags": ["x"], "at": 2},
+        {"a": 1, "b": None, "tags": ["x", None], "at": 3},
+        {"a": 1, "b": "", "tags": ["x", None], "at": 4},
+    ]
+    found = query.batch([batch_of(schema, rows)])
+    assert [(row["b"], row["tags"], row["version"]) for row in found] == [
+        (None, ["x"], 1),
+        (None, ["x", None], 2),
+        ("", ["x", None], 1),
+    ]
+    assert kernel.output.names[:3] == ["b", "a", "tags"]
+
+
+def test_a_spec_gives_the_same_kernel() -> None:
+    kernel = HistoryKernel("id", SCHEMA, "since", keep=5)
+    again = kernel_from_spec(json.loads(json.dumps(kernel.spec())))
+    assert again.spec() == kernel.spec()
+    assert (again.packed, again.output) == (kernel.packed, kernel.output)
+
+
+def test_what_has_no_history_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="made of upserts"):
+        HistoryKernel("id", SCHEMA.append(pa.field(WEIGHT, pa.int32())), "since")
+    with pytest.raises(InvalidInput, match="'version' twice"):
+        HistoryKernel("id", SCHEMA.append(pa.field("version", pa.string())), "since")
+    with pytest.raises(InvalidInput, match="event time 'rate'"):
+        HistoryKernel("id", SCHEMA, "rate")

@@ -10,6 +10,7 @@ from penstock.streams.algebra.analytics.in_order import InOrderKernel
 from penstock.streams.algebra.analytics.latest import LatestKernel
 from penstock.streams.algebra.analytics.seen import SeenKernel
 from penstock.streams.algebra.analytics.series import SeriesKernel
+from penstock.streams.algebra.joins.history import HistoryKernel
 from penstock.streams.algebra.joins.sides import Side
 from penstock.streams.algebra.kernel import Kernel
 from penstock.streams.algebra.keyed.aggregate import AggregateKernel
@@ -28,6 +29,7 @@ _KERNELS: dict[str, Any] = {
     "dedup": DedupKernel,
     "gaps": GapKernel,
     "held": HeldKernel,
+    "history": HistoryKernel,
     "hopping": HoppingKernel,
     "in_order": InOrderKernel,
     "latest": LatestKernel,

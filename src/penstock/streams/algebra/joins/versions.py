@@ -44,14 +44,14 @@ class Versions(NamedTuple):
         return np.where(answers >= 0, of_all[answers] if len(of_all) else NONE, NONE)
 
     def ends(self) -> Numbers:
-        """The time from which nobody asks for each, FOREVER when there is no such."""
+        """The time from which nobody asks for each, FOREVER for the last of a key.
+
+        That one is kept even when it says that there is no row: an older one may still come.
+        """
         ends = np.full(len(self.ids), FOREVER)
         followed = np.flatnonzero(self.ids[1:] == self.ids[:-1])
         ends[followed] = self.times[followed + 1]
-        # That there is no row needs no telling once nothing is before it.
-        begins = np.diff(self.ids, prepend=-1) != 0
-        before = np.where(begins, -FOREVER, np.concatenate([[0], ends])[:-1])
-        return np.where(self.are_there, ends, np.minimum(ends, np.maximum(self.times, before)))
+        return ends
 
 
 def versions_of(state: BucketState, keys: list[pa.Array], count: int) -> Versions:

@@ -81,12 +81,10 @@ class Levels:
     def refill(self, state: BucketState, key: list[pa.Array]) -> None:
         """Level 0 of a group, and what is empty behind it, get rows from the first that has any.
 
-        The rows that are there stay where they are.
+        It may have too few still. The rows that are there stay where they are.
         """
         source = 1
-        while self._size(state, key, source) == 0:
-            if self._size(state, key, _bound(source)) == 0:
-                return
+        while self._size(state, key, source) == 0 < self._size(state, key, _bound(source)):
             source += 1
         rows = self._taken(state, self._places(state, key, source))
         bounds = [self._places(state, key, _bound(level)) for level in range(source + 1)]

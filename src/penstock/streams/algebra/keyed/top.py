@@ -130,10 +130,12 @@ class TopKernel:
         )
         changed = WeightChanges(state, state.find_or_add(elements), weights_of(rows))
         state.put(changed.places, rows.select([_ORDER]))
+        gone = changed.after == 0
+        state.remove(changed.places[gone & (levels > 0)])
         heads = each_once(ids[levels == 0])
         if len(heads):
-            yield from self._changes(state, keys, heads, changed, ids)
-        state.remove(changed.places[changed.after == 0])
+            yield from self._changes(state, keys, heads, changed, ids, levels)
+        state.remove(changed.places[gone & (levels == 0)])
         if not self._grows:
             for key in self._crowded(state, keys, ids, levels):
                 self._levels.split(state, key)
@@ -145,13 +147,17 @@ class TopKernel:
         heads: Numbers,
         changed: WeightChanges,
         ids: Numbers,
+        levels: Numbers,
     ) -> Iterator[pa.RecordBatch]:
         """What changed at the top of the groups of these numbers."""
         indices = pa.array(heads)
         some = [column.take(indices) for column in keys]
-        gone = np.bincount(ids[changed.after <= 0], minlength=int(ids.max()) + 1)[heads]
-        for each in self._levels.are_short(state, some, gone):
-            self._levels.refill(state, [column.slice(each, 1) for column in some])
+        gone = np.bincount(ids[(changed.after <= 0) & (levels == 0)], minlength=int(ids.max()) + 1)[
+            heads
+        ]
+        while len(short := self._levels.are_short(state, some, gone)):
+            for each in short:
+                self._levels.refill(state, [column.slice(each, 1) for column in some])
         found = list(state.members(level_keys(some, len(heads), 0)))
         which, places = (np.concatenate(parts) for parts in zip(*found, strict=True))
         elements = state.take(places)
