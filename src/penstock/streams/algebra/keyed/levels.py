@@ -66,17 +66,32 @@ class Levels:
         return levels
 
     def split(self, state: BucketState, key: list[pa.Array]) -> None:
-        """The last rows of every level of a group that has too many go to the one behind."""
+        """The last rows of every level of a group that has too many go to the one behind, and
+        those of the last level to as many new ones as it takes."""
         for level in range(127):
+            is_last = self._size(state, key, _bound(level)) == 0
             if self._size(state, key, level) > self.most(level):
                 rows = self._taken(state, self._places(state, key, level))
                 state.remove(self._places(state, key, _bound(level)))
-                kept = self.most(level) // 2
-                self._put(state, rows.slice(0, kept), level)
-                self._put(state, rows.slice(kept), level + 1)
-                self._put_bound(state, key, level, rows.column(ENTRY)[kept].as_py())
-            elif self._size(state, key, _bound(level)) == 0:
+                last = level + 1
+                while is_last and rows.num_rows > self.most(level):
+                    rows = self._filled(state, key, level, rows)
+                    level += 1
+                    last = level
+                if not is_last:
+                    rows = self._filled(state, key, level, rows)
+                self._put(state, rows, last)
+            if is_last:
                 return
+
+    def _filled(
+        self, state: BucketState, key: list[pa.Array], level: int, rows: pa.RecordBatch
+    ) -> pa.RecordBatch:
+        """Puts the first of these rows into a level, with the bound behind it; gives the others."""
+        kept = self.most(level) // 2
+        self._put(state, rows.slice(0, kept), level)
+        self._put_bound(state, key, level, rows.column(ENTRY)[kept].as_py())
+        return rows.slice(kept)
 
     def refill(self, state: BucketState, key: list[pa.Array]) -> None:
         """Level 0 of a group, and what is empty behind it, get rows from the first that has any.
