@@ -63,8 +63,8 @@ def test_left_join_within_5_s_gives_a_null_row_only_once_the_clock_passes(
         run.drain()
         assert shown(run.view("ads"), "search", "page") == [(1, "a")]
         assert [row["page"] for row in run.topic("ads")] == [None, "a"]
-        (status,) = run.statuses()
-        assert (status.stragglers, status.corrected) == (1, 1)
+        (watch,) = run._watches
+        assert watch.status.corrected == 1
 
 
 @pytest.mark.parametrize("how", ["inner", "full", "semi", "anti"])
@@ -76,11 +76,11 @@ def test_joined_streams_do_not_depend_on_how_rows_arrive(spark: SparkSession, ho
         return ps.join(searches, clicks, on="user = who", within="3s", how=how)
 
     random.seed(how)
-    searches = [
+    searches: list[dict[str, Any]] = [
         {"search": n, "user": random.choice("abc"), "at": at(random.randrange(30))}
         for n in range(20)
     ]
-    clicks = [
+    clicks: list[dict[str, Any]] = [
         {"page": str(n), "who": random.choice("abc"), "seen": at(random.randrange(30))}
         for n in range(20)
     ]
@@ -207,6 +207,49 @@ def test_enrichment_row_version_arrives_after_the_event(spark: SparkSession) -> 
         assert shown(run.view("taxed"), "sale", "rate") == corrected
 
 
+def test_versions_of_a_table_have_their_times(spark: SparkSession) -> None:
+    """In whatever order they come; with keep, those that ended so long ago leave."""
+    app = ps.App("people")
+    cities = "id long, city string, since timestamp"
+    app.table("cities", cities, key="id", event_time=ps.EventTime("since"))
+
+    @app.derive("history", key=["id", "valid_from"])
+    def history(cities: DataFrame) -> DataFrame:
+        return ps.versions(cities)
+
+    @app.derive("lately", key=["id", "valid_from"])
+    def lately(cities: DataFrame) -> DataFrame:
+        return ps.versions(cities, keep="1 hour")
+
+    columns = ("id", "city", "version", "valid_from", "valid_to")
+    first, second, third = (MORNING + timedelta(seconds=each) for each in (0, 20, 40))
+    with Run(app, spark=spark) as run:
+        run.upsert("cities", id=1, city="Bonn", since=at(0))
+        run.upsert("cities", id=1, city="Rome", since=at(40))
+        run.upsert("cities", id=1, city="Rome", since=at(60))
+        run.upsert("cities", id=2, city="Oslo", since=at(0))
+        run.drain()
+        assert shown(run.view("history"), *columns) == [
+            (1, "Bonn", 1, first, third),
+            (1, "Rome", 2, third, None),
+            (2, "Oslo", 1, first, None),
+        ]
+        run.upsert("cities", id=1, city="Bern", since=at(20))
+        run.drain()
+        all_of_them = [
+            (1, "Bern", 2, second, third),
+            (1, "Bonn", 1, first, second),
+            (1, "Rome", 3, third, None),
+            (2, "Oslo", 1, first, None),
+        ]
+        assert shown(run.view("history"), *columns) == all_of_them
+        assert shown(run.batch("history"), *columns) == all_of_them
+        assert shown(run.view("lately"), "id", "city", "version") == [
+            (1, "Rome", 3),
+            (2, "Oslo", 1),
+        ]
+
+
 def test_joins_that_make_no_sense_are_refused(spark: SparkSession) -> None:
     schema = "k long, at timestamp"
     plain = spark.createDataFrame([], schema)
@@ -222,6 +265,8 @@ def test_joins_that_make_no_sense_are_refused(spark: SparkSession) -> None:
         ps.join(stream, stream, on="k", within=("5s",))  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="from when the rows of the table are valid"):
         ps.enrich(stream, table, on="k")
+    with pytest.raises(InvalidInput, match="from when the rows of the table are valid"):
+        ps.versions(table)
     with pytest.raises(InvalidInput, match="one row for each k"):
         ps.enrich(stream, table, on="k = w", as_of="latest")
     with pytest.raises(InvalidInput, match="this is a stream"):

@@ -14,6 +14,7 @@ from penstock.streams.algebra.joins.history import HistoryKernel
 from penstock.streams.algebra.joins.sides import Side
 from penstock.streams.algebra.kernel import Kernel
 from penstock.streams.algebra.keyed.aggregate import AggregateKernel
+from penstock.streams.algebra.keyed.copies import CopiesKernel
 from penstock.streams.algebra.keyed.held import HeldKernel
 from penstock.streams.algebra.keyed.top import TopKernel
 from penstock.streams.algebra.keyed.upserts import UpsertKernel
@@ -26,6 +27,7 @@ from penstock.streams.algebra.windows.window import Session, Sliding, Window
 _KERNELS: dict[str, Any] = {
     "aggregate": AggregateKernel,
     "bloom": BloomKernel,
+    "copies": CopiesKernel,
     "dedup": DedupKernel,
     "gaps": GapKernel,
     "held": HeldKernel,

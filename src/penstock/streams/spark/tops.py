@@ -1,9 +1,10 @@
-"""The first rows in an order, of all or of each group, on streams and on batches alike."""
+"""Rows by their place: the first ones in an order, and those that are there more than once."""
 
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 
+from penstock.streams.algebra.keyed.copies import CopiesKernel
 from penstock.streams.algebra.keyed.top import TopKernel
 from penstock.streams.algebra.rows.sort_key import OrderBy
 from penstock.streams.spark.operators import ANY_TIME, run, schema_of
@@ -33,3 +34,8 @@ def top(
         time=time and time.name,
     )
     return run(df, kernel, checkpoint, ANY_TIME)
+
+
+def copies(df: DataFrame, number: str = "copy", *, checkpoint: str | None = None) -> DataFrame:
+    """The same table, in which rows that are there more than once are numbered."""
+    return run(df, CopiesKernel(schema_of(df), number), checkpoint, ANY_TIME)
