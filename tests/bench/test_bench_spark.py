@@ -11,7 +11,7 @@ from tests.conftest import without_peer
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.peer
 @pytest.mark.timeout(600)  # a Spark and a Kafka come and go, on what may be a busy machine
 def test_a_quick_run_reports_every_row(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ def test_on_the_embedded_log(log_server: LogServerProcess, tmp_path: Path) -> No
     lose_a_worker(log_server.address, tmp_path)
 
 
+@pytest.mark.long  # what differs from the other is tried on one machine by `test_exactly_once`
 def test_on_kafka(kafka: KafkaProcess, tmp_path: Path) -> None:
     lose_a_worker(f"kafka://{kafka.address}", tmp_path)
 
