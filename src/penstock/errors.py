@@ -5,7 +5,8 @@
     │   ├── InvalidTopic
     │   ├── InvalidPolicy
     │   ├── InvalidDuration
-    │   └── InvalidSchema
+    │   ├── InvalidSchema
+    │   └── InvalidSql              a view that is no query, or none that can be kept up to date
     ├── LogError
     │   ├── TopicNotFound
     │   ├── TopicExists
@@ -39,7 +40,8 @@
     │   ├── MissingSchema
     │   ├── NodeChanged             a node's code no longer fits what it wrote before
     │   ├── ForeignCheckpoint       the checkpoint belongs to another app or node
-    │   └── NodeFailed
+    │   ├── NodeFailed
+    │   └── ViewBehind              a view has not seen a position in time
     └── JavaMissing                 Spark needs Java 17 or later, and none was found
 
 Each carries a hint: what to do about it.
@@ -75,6 +77,10 @@ class InvalidDuration(InvalidInput):
 
 
 class InvalidSchema(InvalidInput):
+    pass
+
+
+class InvalidSql(InvalidInput):
     pass
 
 
@@ -225,6 +231,10 @@ class ForeignCheckpoint(AppError):
 
 
 class NodeFailed(AppError):
+    pass
+
+
+class ViewBehind(AppError):
     pass
 
 

@@ -42,6 +42,20 @@ def test_keys_go_to_their_partitions_and_are_counted_there(
     assert sum(len({key for key, _ in records}) for records in found) == 7
 
 
+def test_positions_for_those_who_read_what_they_wrote(
+    penstock: Invoke, log: Log, topic: str, tmp_path: Path
+) -> None:
+    log.create(topic, partitions=2)
+    file = tmp_path / "lines.txt"
+    file.write_text("".join(f"{number}:x\n" for number in range(6)))
+    arguments = ("produce", topic, str(file), "--key-separator", ":", "--position")
+    done = penstock(*arguments)
+    ends = [log.bounds(topic, number).end for number in range(2)]
+    assert done.stdout == f"{topic}/0@{ends[0] - 1},{topic}/1@{ends[1] - 1}\n"
+    file.write_text("")
+    assert penstock(*arguments).stdout == ""
+
+
 def test_standard_input(log: Log, address: str, topic: str) -> None:
     log.create(topic)
     lines = b'{"id": "a", "n": 1}\n\n{"id": 2}\n'

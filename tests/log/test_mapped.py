@@ -192,3 +192,26 @@ def test_append_times(log: Log, data: Path, topic: str) -> None:
     assert MappedTopic(data, topic).append_times(0, 0, COUNT) == log.append_times(
         topic, 0, 0, COUNT
     )
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_headers_of_batches(log: Log, topic: str, data: Path, closed: bool) -> None:
+    if closed:
+        log.close()
+    mapped_topic = MappedTopic(data, topic)
+    spans = [(each.base_offset, each.next_offset) for each in mapped_topic.batches(0, 0, COUNT)]
+    assert spans == [(n, n + 10) for n in range(0, COUNT, 10)]
+    part = [each.base_offset for each in mapped_topic.batches(0, 35, 61)]
+    assert part == [30, 40, 50, 60], "those that hold the first and the last of them included"
+    assert list(mapped_topic.batches(0, 50, 50)) == []
+    with pytest.raises(OffsetOutOfRange):
+        list(mapped_topic.batches(0, 0, COUNT + 1))
+
+
+def test_headers_tell_the_batches_of_a_writer(log: Log, data: Path) -> None:
+    log.create("t")
+    writer = log.open_writer("shop.totals")
+    for batch in (3, 5):
+        writer.append("t", {0: [Record(value=b"x")] * 2}, batch=batch)
+    found = MappedTopic(data, "t").batches(0, 0, 4)
+    assert [(each.base_sequence, each.next_offset) for each in found] == [(3, 2), (5, 4)]

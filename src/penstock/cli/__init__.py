@@ -16,6 +16,10 @@ INTERRUPTED = 130  # what a shell reports of a program that Ctrl-C ended
 COMMANDS = {
     "init": ("penstock.cli.init", "Write a small app and its test, to begin with."),
     "run": ("penstock.cli.run", "Run the app in a file."),
+    "query": ("penstock.cli.query", "Read the views of an app by SQL."),
+    "diff": ("penstock.cli.diff", "Show what changed in a view between two times or positions."),
+    "explain": ("penstock.cli.explain", "Show the plan of a view, and what each part keeps."),
+    "rebuild": ("penstock.cli.rebuild", "Build a view anew beside the one there is, then switch."),
     "status": ("penstock.cli.status", "Show how the nodes of an app are doing."),
     "why": ("penstock.cli.why", "Say why a node waits, failed, lags or rejects rows."),
     "state": ("penstock.cli.state", "Show what a node keeps, or look up a key in it."),

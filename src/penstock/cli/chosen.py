@@ -10,6 +10,7 @@ import click
 from penstock.errors import AppError, UnknownName
 from penstock.runtime.folders import NodeFolder, app_folder, apps_in
 from penstock.runtime.status import AppStatus, NodeStatus
+from penstock.runtime.views import Views
 
 DEFAULT_FOLDER = "penstock-data"
 
@@ -54,6 +55,18 @@ def find_node(data: Path, app: str | None, node: str) -> tuple[AppStatus, NodeSt
         names = " or ".join(f"--app {status.app}" for status, _ in found)
         raise AppError(f"{len(found)} apps have a node {node!r}", hint=f"choose: {names}")
     return found[0]
+
+
+def views_of(data: Path, app: str | None) -> Views:
+    """Those of the app, or of the only one that keeps any. Raises AppError, UnknownName."""
+    kept = [name for name in apps_in(data) if any(Views(data, name))]
+    if app is not None:
+        (status,) = statuses(data, app)
+        return Views(data, status.app)
+    if len(kept) > 1:
+        names = " or ".join(f"--app {name}" for name in kept)
+        raise AppError(f"{len(kept)} apps keep views in {data}", hint=f"choose: {names}")
+    return Views(data, kept[0] if kept else statuses(data, None)[0].app)
 
 
 def node_folder(data: Path, status: AppStatus, node: NodeStatus) -> NodeFolder:

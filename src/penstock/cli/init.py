@@ -26,7 +26,7 @@ def paid(orders):
     return orders.where("paid")
 
 
-@app.derive("totals", key="customer")
+@app.view("totals", key="customer", versions="7 days")
 def totals(paid):
     return ps.aggregate(paid, by="customer", total=ps.sum("amount"), orders=ps.count())
 
@@ -81,7 +81,7 @@ and in another terminal:
 
 ```console
 $ penstock produce orders orders.jsonl --key-field customer
-$ penstock tail totals --from-start
+$ penstock query "select * from totals"
 $ penstock status
 $ penstock why totals
 ```

@@ -35,9 +35,19 @@ _PLACE = itemgetter(1, 2)  # partition and offset of a position
 @click.option("--json", is_flag=True, help="Every line must be JSON; blank ones are left out.")
 @click.option("--key-field", metavar="NAME", help="The key is this field of each JSON object.")
 @click.option("--key-separator", metavar="TEXT", help="Lines are KEY, then this, then VALUE.")
+@click.option(
+    "--position",
+    is_flag=True,
+    help="Print nothing but where the last records stand, as penstock query --after takes it.",
+)
 @log_options
 def command(
-    topic: str, file: str | None, json: bool, key_field: str | None, key_separator: str | None
+    topic: str,
+    file: str | None,
+    json: bool,
+    key_field: str | None,
+    key_separator: str | None,
+    position: bool,
 ) -> None:
     """Append each line of FILE, or of standard input, as a record.
 
@@ -49,6 +59,7 @@ def command(
       penstock produce notes notes.txt
       penstock produce orders orders.jsonl --json --key-field id
       echo 'ada:2 pens' | penstock produce orders --key-separator :
+      penstock query "..." --after $(penstock produce orders orders.jsonl --position)
     """
     if key_field and key_separator:
         raise click.UsageError("Give --key-field or --key-separator, not both.")
@@ -68,7 +79,7 @@ def command(
                 click.echo("interrupted", err=True)
                 click.get_current_context().exit(INTERRUPTED)
             finally:
-                tally.show(topic)
+                tally.show_position(topic) if position else tally.show(topic)
                 if reader.blank:
                     click.echo(f"left out {plural(reader.blank, 'blank line')}", err=True)
 
@@ -85,6 +96,12 @@ class Tally:
         self._records.update(map(itemgetter(1), positions))
         self._last |= dict(map(_PLACE, positions))
         self._first = dict(map(_PLACE, reversed(positions))) | self._first
+
+    def show_position(self, topic: str) -> None:
+        """`orders/0@17,orders/1@4`, nothing when nothing was appended."""
+        if self._last:
+            places = sorted(self._last.items())
+            click.echo(",".join(str(Position(topic, number, at)) for number, at in places))
 
     def show(self, topic: str) -> None:
         total = plural(self._records.total(), "record")

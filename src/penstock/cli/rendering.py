@@ -82,7 +82,7 @@ class ForPeople:
             line.append("  ")
         line.append_text(_highlighted(_readable(record.value)))
         for name, value in record.headers:
-            line.append(f"  {_printable(name)}=", "dim")
+            line.append(f"  {printable(name)}=", "dim")
             line.append_text(_readable(value, "dim"))
         return line
 
@@ -91,14 +91,14 @@ def _readable(content: bytes | None, style: str = "") -> Text:
     if content is None:
         return Text("null", "dim italic")
     try:
-        return Text(_printable(content.decode()), style)
+        return Text(printable(content.decode()), style)
     except UnicodeDecodeError:
         more = "…" if len(content) > SHOWN_BYTES else ""
         shown = f"<{len(content)} bytes: {content[:SHOWN_BYTES].hex(' ')}{more}>"
         return Text(shown, "magenta")
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Control characters written out: a record must not be able to steer somebody's terminal."""
     if text.isprintable():
         return text

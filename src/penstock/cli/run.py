@@ -19,6 +19,7 @@ from penstock.cli.status import overview
 from penstock.clock import now_ms
 from penstock.runtime.folders import app_folder
 from penstock.runtime.status import AppStatus, Life
+from penstock.serve.listening import PORT
 
 SPARK_LOG = "spark.log"
 
@@ -37,6 +38,13 @@ logger = logging.getLogger(__name__)
 )
 @click.option(
     "--reset", multiple=True, metavar="NODE", help="The same, and forget first what it wrote."
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=PORT,
+    show_default=True,
+    help="Where views are served over HTTP, on this machine alone; a free one if it is taken.",
 )
 @click.option(
     "--data",
@@ -58,6 +66,7 @@ def command(
     once: bool,
     rebuild: tuple[str, ...],
     reset: tuple[str, ...],
+    port: int,
     data: Path | None,
     server: str | None,
     spark: str | None,
@@ -90,7 +99,9 @@ def command(
     log = app_folder(app.data, app.name) / SPARK_LOG
     show_it = _on_terminal(log) if sys.stdout.isatty() else _in_lines(with_result=once)
     with show_it as shown, users_errors(f"{file} cannot be run"):
-        failing = run(app, once=once, rebuild=rebuild, reset=reset, watcher=shown.update)
+        failing = run(
+            app, once=once, rebuild=rebuild, reset=reset, port=port, file=file, watcher=shown.update
+        )
     if failing:
         click.get_current_context().exit(1)
 
@@ -117,7 +128,7 @@ class Shown:
 def _on_terminal(log: Path) -> Iterator[Shown]:
     spinner = Spinner("dots", Text("starting Spark ...", style="dim"))
     with (
-        _others_write_to(log),
+        others_write_to(log),
         Live(spinner, console=screen(), refresh_per_second=10) as live,
     ):
         # Now, as messages go above what is live only when it has taken hold of standard error.
@@ -133,7 +144,7 @@ def _on_terminal(log: Path) -> Iterator[Shown]:
 
 
 @contextmanager
-def _others_write_to(path: Path) -> Iterator[None]:
+def others_write_to(path: Path) -> Iterator[None]:
     """Leaves the terminal to this process: those it starts write into a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     streams = sys.stdout, sys.stderr

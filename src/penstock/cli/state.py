@@ -36,7 +36,7 @@ def command(node: str, key: tuple[str, ...], app: str | None, data: Path) -> Non
     if key:
         _show_row(folder, operators, dict(_pair(each) for each in key))
     else:
-        _show_operators(folder, operators)
+        show_operators(folder, operators)
 
 
 def operators_of(folder: NodeFolder) -> list[str]:
@@ -59,7 +59,7 @@ def buckets_of(folder: NodeFolder) -> int:
     return int(facts["buckets"])
 
 
-def _show_operators(folder: NodeFolder, operators: list[str]) -> None:
+def show_operators(folder: NodeFolder, operators: list[str]) -> None:
     buckets = buckets_of(folder)
     listing = table(left("operator"), left("key"), right("rows"), right("bytes"), left("versions"))
     for operator in operators:

@@ -72,7 +72,9 @@ def _watch(app: str | None, data: Path) -> None:
 
 def is_bad(status: AppStatus, life: Life) -> bool:
     is_alarmed = life == "running" and bool(status.alarms)
-    return life in ("gone", "silent") or is_alarmed or bool(status.failing or status.error)
+    is_behind = life == "running" and bool(status.views_error)
+    is_failing = bool(status.failing or status.error)
+    return life in ("gone", "silent") or is_alarmed or is_behind or is_failing
 
 
 def as_object(status: AppStatus) -> dict[str, Any]:
@@ -96,7 +98,9 @@ def _all(told: Sequence[AppStatus]) -> RenderableType:
 def overview(status: AppStatus, life: Life, now: int) -> RenderableType:
     """What there is to see of an app: a line, a table of its nodes, and what is wrong."""
     wrong = _wrong(status, life, now)
-    return Group(_headline(status, life, now), Text(), _nodes(status, life), *wrong)
+    served = life == "running" and status.address
+    where = [Text(f"its views are at {status.address}/views", style="dim")] if served else []
+    return Group(_headline(status, life, now), *where, Text(), _nodes(status, life), *wrong)
 
 
 def _headline(status: AppStatus, life: Life, now: int) -> Text:
@@ -151,6 +155,9 @@ def _wrong(status: AppStatus, life: Life, now: int) -> list[RenderableType]:
     lines: list[RenderableType] = []
     if status.error:
         lines.append(Text.assemble(("stopped by an error: ", "red"), status.error))
+    if status.views_error and life == "running":
+        said = "its views are not brought up to date: "
+        lines.append(Text.assemble((said, "red"), status.views_error))
     lines += [_failure(node, now) for node in status.failing]
     if life == "running":
         lines += [_alarm(node, told) for node, told in status.alarms]

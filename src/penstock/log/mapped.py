@@ -25,7 +25,7 @@ from penstock.errors import (
     PartitionNotFound,
     TopicNotFound,
 )
-from penstock.events.batch import HEADER_BYTES, read_header
+from penstock.events.batch import HEADER_BYTES, BatchHeader, read_header
 from penstock.log.contract import Bounds
 from penstock.log.mapped_times import MappedTimes
 from penstock.log.policy import check_topic_name
@@ -156,6 +156,21 @@ class MappedTopic:
         self._check_range(partition, folder, from_offset, until_offset)
         return self._columns(partition, folder, from_offset, until_offset, columns, rows)
 
+    def batches(self, partition: int, from_offset: int, until_offset: int) -> Iterator[BatchHeader]:
+        """The headers of the batches that hold these offsets, which tell who wrote each and in
+        which append. Raises as `columns` does."""
+        folder = self.folder(partition)
+        self._check_range(partition, folder, from_offset, until_offset)
+        at = from_offset
+        for path in segments_for(folder, from_offset, until_offset):
+            position = _position(_Name(self.id, partition, int(path.stem)), path, at)
+            for header in _headers(path, position):
+                if header.next_offset > at:
+                    yield header
+                    at = header.next_offset
+                if at >= until_offset:
+                    return
+
     def _columns(
         self,
         partition: int,
@@ -279,6 +294,20 @@ def _walk(data: mmap.mmap, position: int, offset: int) -> int:
             break
         position += header.size
     return position
+
+
+def _headers(path: Path, position: int) -> Iterator[BatchHeader]:
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if not size:
+            return
+        with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
+            while position + HEADER_BYTES <= size:
+                header = read_header(data, position)  # type: ignore[arg-type]
+                if header.size < HEADER_BYTES:
+                    return
+                yield header
+                position += header.size
 
 
 def _missing(path: Path, start: int, end: int) -> CorruptBatch:

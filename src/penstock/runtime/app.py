@@ -14,10 +14,12 @@ app.run()
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import overload
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from penstock.clock import Duration, duration_ms
 from penstock.errors import InvalidInput, MissingSchema
 from penstock.events.formats import format_for
 from penstock.events.schema import parse_schema
@@ -30,9 +32,20 @@ from penstock.runtime.declarations import (
     Outlet,
     Rejected,
     Topic,
+    View,
     source_spec,
 )
-from penstock.runtime.graph import check_name, check_topics, in_order, parameters_of, unknown
+from penstock.runtime.graph import (
+    check_name,
+    check_topics,
+    check_view_name,
+    in_order,
+    parameters_of,
+    sql_function,
+    unknown,
+)
+from penstock.runtime.views import Views
+from penstock.serve.listening import PORT
 from penstock.sinks.contract import Sink
 from penstock.streams.source.event_time import EventTime
 from penstock.streams.source.spec import WHOLE
@@ -118,6 +131,7 @@ class App:
         schema: str | pa.Schema | None = None,
         *,
         key: Columns,
+        event_time: EventTime | None = None,
         topic: str | None = None,
         format: str = "json",  # noqa: A002
         format_options: Mapping[str, str] | None = None,
@@ -126,11 +140,15 @@ class App:
     ) -> Topic:
         """A topic of upserts: each record replaces the row of its key, one without a value
         deletes it. Nodes get its changes, rows with a `_weight` of +1 or -1.
+
+        `event_time` says from when a row is valid, for `enrich`; a record without a value counts
+        from its timestamp. Nothing that goes by it is finished before the table is read to its end.
         """
         return self._read(
             name,
             schema,
             key=_names(key),
+            rule=event_time.of_table() if event_time else None,
             topic=topic or name,
             format=format,
             format_options=format_options or {},
@@ -219,6 +237,79 @@ class App:
 
         return declare
 
+    @overload
+    def view(
+        self,
+        name: str,
+        *,
+        key: Columns,
+        versions: Duration | None = None,
+        topic: str | None = None,
+        partitions: int | None = None,
+    ) -> Callable[[Function], Function]: ...
+
+    @overload
+    def view(
+        self,
+        name: str,
+        *,
+        sql: str,
+        key: Columns = (),
+        versions: Duration | None = None,
+        topic: str | None = None,
+        partitions: int | None = None,
+    ) -> None: ...
+
+    def view(
+        self,
+        name: str,
+        *,
+        sql: str | None = None,
+        key: Columns = (),
+        versions: Duration | None = None,
+        topic: str | None = None,
+        partitions: int | None = None,
+    ) -> Callable[[Function], Function] | None:
+        """A derivation that gives a table, or a stream of which the last row of each `key` counts,
+        and that can be read while the app runs: `app.views[name]`, `penstock query`, HTTP.
+
+        With `sql` it is what the statement gives, kept up to date, and not a decorator; its key is
+        told by the statement unless given. `versions` is how long versions of rows are kept after
+        they changed, so that the view can be read as it was.
+        """
+        kept_ms = None if versions is None else duration_ms(versions)
+
+        def declare(function: Function, inputs: tuple[str, ...]) -> None:
+            check_name(name, self.declared)
+            check_view_name(name, versions=kept_ms is not None, declared=self.declared)
+            check_topic_name(topic or name)
+            node = View(
+                *(name, function, inputs, topic or name, _names(key), partitions),
+                versions_ms=kept_ms,
+                sql=sql or "",
+            )
+            self.declared[name] = node
+            self.nodes[name] = node
+
+        if sql is not None:
+            declare(*sql_function(sql))
+            return None
+        if not key:
+            raise InvalidInput(
+                f"view {name!r} has no key", hint="key= are the columns that name a row"
+            )
+
+        def decorate(function: Function) -> Function:
+            declare(function, parameters_of(function, name))
+            return function
+
+        return decorate
+
+    @property
+    def views(self) -> Views:
+        """What the app's views hold, by their names; they are built while the app runs."""
+        return Views(self.data, self.name)
+
     def sink(self, source: str, sink: Sink, *, name: str | None = None) -> None:
         """Gives a stream or a table to a sink, by a node called `<source>_to_<kind>` unless named.
 
@@ -243,17 +334,20 @@ class App:
         once: bool = False,
         rebuild: Sequence[str] = (),
         reset: Sequence[str] = (),
+        port: int | None = PORT,
     ) -> int:
         """Runs all nodes until the process is told to stop, or with `once` to the present end.
 
         Returns the number of nodes that are failing at the end. `rebuild` nodes are built anew
         from the beginning of their inputs, beside what they wrote; `reset` nodes forget it first.
+        Views are served over HTTP on `port` of this machine, or on a free one where that is taken;
+        with None they are not.
         """
         from penstock.runtime.loading import refuse_while_loading
         from penstock.runtime.running import run
 
         refuse_while_loading()
-        return run(self, once=once, rebuild=tuple(rebuild), reset=tuple(reset))
+        return run(self, once=once, rebuild=tuple(rebuild), reset=tuple(reset), port=port)
 
 
 def _names(columns: Columns) -> tuple[str, ...]:

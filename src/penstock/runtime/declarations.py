@@ -63,6 +63,17 @@ class Derivation:
 
 
 @dataclass(frozen=True)
+class View(Derivation):
+    """A derivation whose topic is a table's changelog, and is kept as a table that can be read.
+
+    Its key may be left to its SQL, which tells it when it is built.
+    """
+
+    versions_ms: int | None = None  # how long old versions of its rows are kept
+    sql: str = ""
+
+
+@dataclass(frozen=True)
 class Outlet:
     """A node that gives a stream or a table to a sink."""
 

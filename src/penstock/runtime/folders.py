@@ -2,8 +2,10 @@
 
 <data>/apps/<app>/lock            held by the process that runs the app
 <data>/apps/<app>/status.json     what `penstock status` shows
+<data>/apps/<app>/views.sqlite    the tables of its views
 <data>/apps/<app>/<node>/current  the generation that is in use
-<data>/apps/<app>/<node>/1/       checkpoint and state of a generation, and node.json
+<data>/apps/<app>/<node>/1/       checkpoint and state of a generation, node.json, and the plan
+                                  of a view by SQL, plan.txt
 """
 
 import json
@@ -14,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import ForeignCheckpoint, NodeChanged
-from penstock.streams.state import EMPTY
+
+VIEWS_FILE = "views.sqlite"
+_NONE = -1  # before the first batch
 
 
 def app_folder(data: Path, app: str) -> Path:
@@ -64,7 +68,7 @@ class NodeFolder:
 
     @property
     def planned(self) -> int:
-        """The last batch that Spark has planned, EMPTY before the first."""
+        """The last batch that Spark has planned, -1 before the first."""
         return last_batch(Path(self.checkpoint) / "offsets")
 
     @property
@@ -75,6 +79,34 @@ class NodeFolder:
     def state(self) -> str:
         """The address of what its operators keep."""
         return f"{self.checkpoint}/state"
+
+    def committed_ms(self, batch: int) -> int | None:
+        """When a batch was committed; None when Spark has forgotten it."""
+        try:
+            return (Path(self.checkpoint) / "commits" / str(batch)).stat().st_mtime_ns // 1_000_000
+        except FileNotFoundError:
+            return None
+
+    def read_by(self, batch: int) -> dict[str, dict[int, tuple[int, int]]]:
+        """By topic and partition, the first offset that a batch has read and the one after the
+        last; empty when Spark has forgotten it."""
+        facts = self.facts()
+        try:
+            lines = (Path(self.checkpoint) / "offsets" / str(batch)).read_text().splitlines()[2:]
+        except FileNotFoundError:
+            return {}
+        found: dict[str, dict[int, tuple[int, int]]] = {}
+        for offset in map(json.loads, lines):
+            topic = (facts or {}).get("sources", {}).get(offset["source"])
+            if topic is None:
+                continue
+            spans = found.setdefault(topic, {})
+            for number, at in offset["partitions"].items():
+                begin, end = at["at"], at["next"]
+                # A topic may be read twice, as what is kept of it and what is rejected.
+                before = spans.get(int(number), (begin, end))
+                spans[int(number)] = (min(begin, before[0]), min(end, before[1]))
+        return found
 
     def sweep(self) -> None:
         """Removes what a crash left of a first batch that never began.
@@ -127,6 +159,12 @@ class NodeFolder:
                 f"beside the old one; --reset {self.node} forgets the old one first",
             )
 
+    @property
+    def plan(self) -> Path:
+        """Where the plan of a view by SQL is noted: a line for each operator, which ends with the
+        names that its state has, in brackets."""
+        return self.home / "plan.txt"
+
     def rescaled(self, buckets: int) -> None:
         """Writes down that the state is in another number of buckets now."""
         self._write((self.facts() or {}) | {"buckets": buckets})
@@ -138,9 +176,9 @@ class NodeFolder:
 
 
 def last_batch(folder: Path) -> int:
-    """The highest number in a log of Spark's, EMPTY if there is none."""
+    """The highest number in a log of Spark's, -1 if there is none."""
     names = folder.iterdir() if folder.is_dir() else ()
-    return max((int(each.name) for each in names if each.name.isdigit()), default=EMPTY)
+    return max((int(each.name) for each in names if each.name.isdigit()), default=_NONE)
 
 
 def _differences(before: Any, now: Any, path: str = "") -> Iterator[str]:

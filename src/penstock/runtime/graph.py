@@ -4,10 +4,14 @@ import difflib
 import inspect
 from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from pyspark.sql import DataFrame
 
 from penstock.errors import CyclicNodes, DuplicateName, InvalidInput, UnknownName
 from penstock.log.policy import check_topic_name
-from penstock.runtime.declarations import Declaration, Derivation, Function, Node, Rejected
+from penstock.runtime.declarations import Declaration, Derivation, Function, Node, Rejected, View
+from penstock.serve.catalog import versions_of
 
 
 def parameters_of(function: Function, node: str) -> tuple[str, ...]:
@@ -29,6 +33,21 @@ def parameters_of(function: Function, node: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def sql_function(text: str) -> tuple[Function, tuple[str, ...]]:
+    """The function that computes a statement, and the names that it asks for."""
+    from penstock.streams.sql import tables_of
+
+    names = tables_of(text)
+
+    def computed(*frames: DataFrame) -> DataFrame:
+        from penstock.streams.spark.sql import sql
+
+        named: dict[str, Any] = dict(zip(names, frames, strict=True))
+        return sql(text, **named)
+
+    return computed, names
+
+
 def check_name(name: str, taken: Iterable[str]) -> None:
     """A name can be a topic's, and a parameter of a Python function."""
     check_topic_name(name)
@@ -40,6 +59,22 @@ def check_name(name: str, taken: Iterable[str]) -> None:
     if name in taken:
         raise DuplicateName(
             f"there are two things called {name!r} in this app", hint="give one another name"
+        )
+
+
+def check_view_name(name: str, *, versions: bool, declared: Mapping[str, Declaration]) -> None:
+    """A view's name is one in SQL too, where large and small letters are the same; its versions
+    have another."""
+    if name.lower().startswith("sqlite_"):
+        raise InvalidInput(f"{name!r} is a name of SQLite's own", hint="give the view another one")
+    views = [it for it in declared.values() if isinstance(it, View)]
+    taken = {it.name.lower() for it in views}
+    taken |= {versions_of(it.name.lower()) for it in views if it.versions_ms is not None}
+    asked = {name.lower(), *([versions_of(name.lower())] if versions else [])}
+    if asked & taken:
+        raise DuplicateName(
+            f"view {name!r}, or its versions, would be called as another view in SQL",
+            hint=f"give one another name; there are: {', '.join(sorted(taken))}",
         )
 
 

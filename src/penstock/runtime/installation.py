@@ -14,10 +14,11 @@ from penstock.errors import InvalidInput, LogUnreachable
 from penstock.log import Log
 from penstock.log.owner import find, find_or_start
 from penstock.runtime.app import App
-from penstock.runtime.declarations import Derivation
+from penstock.runtime.declarations import Derivation, View
 from penstock.runtime.folders import NodeFolder, app_folder
 from penstock.runtime.graph import downstream, unknown
 from penstock.runtime.nodes import Builder, Built, ensure_topics, start, writer_name
+from penstock.serve.changelog import ViewSource
 from penstock.streams.spark.kafka_publishing import control_topic
 from penstock.streams.spark.place import forget_warm
 from penstock.streams.spark.session import check_session, open_session
@@ -43,6 +44,26 @@ class Installation:
         _use_here(self.session)
         self.keep_log()
         return start(built, self.log, self.address, app=self.app.name, once=once)
+
+    def views(self) -> list[ViewSource]:
+        """Where the tables of the app's views come from."""
+        found = []
+        for built in self.nodes:
+            if isinstance(built.node, View):
+                assert built.output is not None
+                found.append(
+                    ViewSource(
+                        name=built.name,
+                        log=self.source_log,
+                        topic=built.output.topic,
+                        schema=built.output.schema,
+                        key=built.key,
+                        batches=built.folder,
+                        generation=built.folder.generation,
+                        versions_ms=built.node.versions_ms,
+                    )
+                )
+        return found
 
     def keep_log(self) -> None:
         """Starts the log's own server again when it is gone.

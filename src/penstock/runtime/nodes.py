@@ -25,6 +25,7 @@ from penstock.runtime.declarations import (
     Outlet,
     Rejected,
     Topic,
+    View,
     source_spec,
 )
 from penstock.runtime.folders import NodeFolder
@@ -59,6 +60,13 @@ class Built:
     @property
     def name(self) -> str:
         return self.node.name
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns that become the key of the records it writes."""
+        if self.output is not None and self.output.key:
+            return self.output.key
+        return self.node.key if isinstance(self.node, Derivation) else ()
 
     def facts(self) -> dict[str, Any]:
         """What cannot change without the node's state or checkpoint losing its meaning."""
@@ -122,7 +130,8 @@ class Builder:
 
     def _input(self, name: str, reader: Built) -> DataFrame:
         if not self._streaming and name in self._frames:
-            return self._frames[name]
+            frame, key = self._frames[name], self._topics[name].key
+            return changes(frame, key) if key and WEIGHT not in frame.columns else frame
         declared = self._declared[name]
         topic = self._topic(declared)
         rejected = isinstance(declared, Rejected)
@@ -150,13 +159,19 @@ class Builder:
 
     def _output(self, node: Derivation, built: Built, folder: NodeFolder) -> Topic:
         schema = to_arrow_schema(built.frame.schema, timezone="UTC")
-        is_table = WEIGHT in schema.names
-        if is_table and not node.key:
+        is_table = WEIGHT in schema.names or isinstance(node, View)
+        key = node.key
+        if isinstance(node, View) and node.sql and not key:
+            from penstock.streams.spark.sql import key_of
+
+            key = key_of(built.frame)
+        if is_table and not key:
+            how = "app.view" if isinstance(node, View) else "@app.derive"
             raise InvalidInput(
                 f"node {node.name!r} gives a table, and needs a key to be written by",
-                hint=f'@app.derive("{node.name}", key=...), the columns that name a row',
+                hint=f'{how}("{node.name}", key=...), the columns that name a row',
             )
-        for name in node.key:
+        for name in key:
             if name not in schema.names:
                 raise InvalidInput(
                     f"node {node.name!r} gives no column {name!r} to be its key",
@@ -173,7 +188,7 @@ class Builder:
             name=node.name,
             topic=folder.versioned(node.topic),
             schema=columns.remove_metadata(),
-            key=node.key if is_table else (),
+            key=key if is_table else (),
             rule=rule,
             partitions=node.partitions,
         )
@@ -182,6 +197,8 @@ class Builder:
 def start(built: Built, log: Log, address: str, *, app: str, once: bool) -> StreamingQuery:
     """Starts the query of a node. Raises NodeChanged, ForeignCheckpoint."""
     built.folder.settle(built.facts())
+    if isinstance(built.node, View) and built.node.sql:
+        built.folder.plan.write_text(_plan(built.frame))
     built.folder.sweep()
     claim_warm(built.folder.checkpoint)
     name = writer_name(app, built.folder)
@@ -209,7 +226,7 @@ def start(built: Built, log: Log, address: str, *, app: str, once: bool) -> Stre
             writer=name,
             epoch=epoch,
             checkpoint=built.folder.checkpoint,
-            key=built.node.key,
+            key=built.key,
             time=time.name if time else None,
             crash_points=built.place.crash_points,
         )
@@ -220,6 +237,15 @@ def start(built: Built, log: Log, address: str, *, app: str, once: bool) -> Stre
         writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")
     )
     return writer.start()
+
+
+def _plan(frame: DataFrame) -> str:
+    from penstock.streams.spark.sql import operators_of, view_of
+    from penstock.streams.sql import explain
+
+    view, operators = view_of(frame), operators_of(frame)
+    assert view is not None
+    return explain(view, lambda plan: ", ".join(operators.get(plan, ())))
 
 
 def _check_unwritten(log: Log, built: Built, partitions: int) -> None:
@@ -258,6 +284,8 @@ def _distributed(built: Built) -> DataFrame:
     assert built.output is not None
     keys = built.output.key
     spread = origin_of(built.frame).keys
+    if WEIGHT not in built.frame.columns:
+        return built.frame  # rows as they come, those of a partition in their order
     if not keys or (spread and set(spread) <= set(keys)):
         return built.frame
     return built.frame.repartition(built.place.buckets, *keys)

@@ -15,8 +15,10 @@ from penstock.errors import AppError, PenstockError
 from penstock.runtime.app import App
 from penstock.runtime.folders import app_folder
 from penstock.runtime.installation import Installation, check_renewal, installed
+from penstock.runtime.keeping import views_kept, views_served
 from penstock.runtime.status import AppStatus, NodeStatus
 from penstock.runtime.watch import Watch, cause_of
+from penstock.serve.projector import Projector
 
 logger = logging.getLogger(__name__)
 
@@ -32,23 +34,35 @@ def run(
     once: bool,
     rebuild: Sequence[str],
     reset: Sequence[str],
+    port: int | None = None,
+    file: Path | None = None,
     watcher: Callable[[AppStatus], None] | None = None,
 ) -> int:
-    """`watcher` is called with what there is to tell, several times a second."""
+    """`watcher` is called with what there is to tell, several times a second. Views are served on
+    the port, if there is one and the app goes on. `file` is the one that makes the app."""
     folder = app_folder(app.data, app.name)
     nodes = [NodeStatus(node.name) for node in app.ordered_nodes()]
     check_renewal(app, rebuild, reset)  # a slip costs nothing, not even what was told last
     with running_alone(folder, app.name):
         now = clock.now_ms()
-        status = AppStatus(app.name, os.getpid(), now, now, nodes)
+        status = AppStatus(
+            app.name, os.getpid(), now, now, nodes, file=str(file.absolute()) if file else ""
+        )
         status.write(folder)  # Spark takes its time
         try:
             with (
                 installed(app, rebuild=rebuild, reset=reset) as installation,
                 told_to_stop() as stop,
+                views_kept(installation) as views,
+                views_served(installation, None if once else port) as status.address,
             ):
-                supervisor = Supervisor(installation, folder, status, watcher)
-                return supervisor.drain(stop) if once else supervisor.run(stop)
+                supervisor = Supervisor(installation, folder, status, watcher, views)
+                if not once:
+                    return supervisor.run(stop)
+                failing = supervisor.drain(stop)
+                if views is not None:
+                    views.finish()  # who asks for the present end is told when it is not reached
+                return failing
         except Exception as error:
             status.error = cause_of(error)
             raise
@@ -65,6 +79,7 @@ class Supervisor:
         folder: Path,
         status: AppStatus,
         watcher: Callable[[AppStatus], None] | None = None,
+        views: Projector | None = None,
     ) -> None:
         self.watches = [Watch(installation, built) for built in installation.nodes]
         self._installation = installation
@@ -72,6 +87,7 @@ class Supervisor:
         status.nodes = [each.status for each in self.watches]
         self._folder = folder
         self._watcher = watcher
+        self._views = views
         self._told = 0.0
         self._failing: list[str] = []
         self._keep_at = 0.0
@@ -95,6 +111,7 @@ class Supervisor:
                 watch.status.turn("stopped")
             if stop.is_set():
                 break
+        self._tell()
         return len(self.status.failing)
 
     def run(self, stop: threading.Event) -> int:
@@ -128,6 +145,7 @@ class Supervisor:
 
     def _tell(self) -> None:
         """A failure at once, and before it is shown: who then asks is to be told the same."""
+        self.status.views_error = self._views.error if self._views else ""
         failing = [each.name for each in self.status.failing]
         if failing != self._failing or clock.monotonic() - self._told >= _TELL_EVERY:
             self._failing = failing

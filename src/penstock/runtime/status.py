@@ -121,6 +121,9 @@ class AppStatus:
     stopping: bool = False
     stopped: bool = False
     error: str = ""  # why it stopped, when nobody asked it to
+    file: str = ""  # the one that makes the app, if it was started by that
+    address: str = ""  # where its views are served over HTTP
+    views_error: str = ""  # why its views are not brought up to date
 
     def life(self) -> Life:
         if self.stopped:

@@ -11,6 +11,7 @@ runs. Whatever a node read is accounted for after every drain: kept, or rejected
 
 import copy
 import json
+import os
 import shutil
 import tempfile
 from collections import Counter
@@ -29,13 +30,18 @@ from pyspark.sql import SparkSession
 from penstock import clock
 from penstock.errors import InvalidInput, NodeFailed, UnknownName
 from penstock.events.formats import format_for
-from penstock.events.record import Record
+from penstock.events.record import Position, Record
 from penstock.log import Log
 from penstock.runtime.app import App
 from penstock.runtime.declarations import Derivation, Topic
+from penstock.runtime.folders import app_folder
 from penstock.runtime.installation import Installation, installed
+from penstock.runtime.keeping import projector
 from penstock.runtime.nodes import Builder, Built
+from penstock.runtime.status import AppStatus
+from penstock.runtime.views import Views
 from penstock.runtime.watch import Watch
+from penstock.serve.projector import Projector
 from penstock.streams.source.keys import encode_keys
 from penstock.streams.source.progress import Progress
 from penstock.streams.source.punctuation import punctuation
@@ -70,6 +76,7 @@ class Run:
         self._opened = ExitStack()
         self._installation: Installation | None = None
         self._watches: list[Watch] = []
+        self._projector: Projector | None = None
         self._ordered: Counter[str] = Counter()  # crashes that are yet to come, by node
         self.crashes = 0
 
@@ -118,8 +125,9 @@ class Run:
         *,
         partition: int | None = None,
         timestamp: int | None = None,
-    ) -> None:
-        """Appends rows to a stream; bytes are appended as they are, however broken.
+    ) -> list[Position]:
+        """Appends rows to a stream; bytes are appended as they are, however broken. Returns where
+        each stands.
 
         A row's own `_partition`, `_key` (bytes) and `_timestamp` (milliseconds) go before the
         arguments; all else are columns. Missing ones are null.
@@ -134,19 +142,18 @@ class Run:
                 about |= {n[1:]: row[n] for n in ("_partition", "_timestamp", "_key") if n in row}
                 value = self._encoded(topic, row)
             records.append(Record(value=value, **about))
-        self.log.append(topic.topic, records)
+        return self.log.append(topic.topic, records)
 
-    def upsert(self, table: str, **row: Any) -> None:
+    def upsert(self, table: str, **row: Any) -> Position:
         topic = self._declared(table)
-        self.log.append(
-            topic.topic, [Record(key=self._key(topic, row), value=self._encoded(topic, row))]
-        )
+        record = Record(key=self._key(topic, row), value=self._encoded(topic, row))
+        return self.log.append(topic.topic, [record])[0]
 
-    def delete(self, table: str, key: Any) -> None:
+    def delete(self, table: str, key: Any) -> Position:
         """`key` is the value of the key column, or a dictionary where there are several."""
         topic = self._declared(table)
         row = key if isinstance(key, Mapping) else {topic.key[0]: key}
-        self.log.append(topic.topic, [Record(key=self._key(topic, row), value=None)])
+        return self.log.append(topic.topic, [Record(key=self._key(topic, row), value=None)])[0]
 
     def advance(self, time: datetime | int) -> None:
         """Says on every partition of every stream with event time that nothing before `time`, a
@@ -193,6 +200,20 @@ class Run:
                     )
             self._check_conservation(watch)
             self._count_crashes(watch.name)
+        self._keep_views()
+
+    def _keep_views(self) -> None:
+        """Brings the tables of the views up to date, and tells of the nodes as a running app."""
+        installation = self._installed()
+        if not installation.views():
+            return
+        if self._projector is None:
+            self._projector = self._opened.enter_context(projector(installation))
+        self._projector.catch_up()
+        now = clock.now_ms()
+        told = [watch.status for watch in self._watches]
+        status = AppStatus(self.app.name, os.getpid(), now, now, told)
+        status.write(app_folder(self.app.data, self.app.name))
 
     def _count_crashes(self, node: str) -> int:
         """How many of those that were ordered have come about since the last look."""
@@ -244,6 +265,11 @@ class Run:
             else:
                 rows[key] = _plain(row)
         return [rows[key] for key in sorted(rows)]
+
+    @property
+    def views(self) -> Views:
+        """The views of the app as they are after the last drain, to be read as users read them."""
+        return self.app.views
 
     def rejected(self, name: str) -> list[dict[str, Any]]:
         """The rows of a stream that were rejected, with reason, detail and place."""

@@ -1,0 +1,192 @@
+"""Views over HTTP: their rows with filters and by pages, and their changes as they come.
+
+GET /views                                   which there are
+GET /views/revenue?country=NL&total.gte=100&limit=50&after=...
+GET /views/revenue/changes                   server-sent events
+"""
+
+import json
+import threading
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+from anyio.to_thread import run_sync
+from fastapi import Depends, FastAPI, Header, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from penstock import clock
+from penstock.clock import instant_text
+from penstock.errors import AppError, InvalidInput, PenstockError, UnknownName, ViewBehind
+from penstock.serve.catalog import Kept
+from penstock.serve.columns import json_value
+from penstock.serve.reading import MAX_ROWS, Filter, ViewReader, is_kept, opened
+from penstock.serve.subscription import Subscription
+
+HOSTS = ["127.0.0.1", "localhost"]  # others are pages from elsewhere that try their luck
+_OWN = frozenset({"limit", "after", "position", "timeout", "as_of"})  # what is no column
+_MAX_QUERY = 8 * 1024  # bytes
+_MAX_WAIT = 60_000
+_MAX_SUBSCRIBERS = 100
+_LOOK_EVERY = 0.1
+_ALIVE_EVERY = 15.0
+_STATUS: Mapping[type[PenstockError], int] = {UnknownName: 404, InvalidInput: 400, ViewBehind: 504}
+
+Wait = Callable[[str, str, str], None]
+"""Returns once the view, by its name, has seen the positions; the last is the time limit."""
+BatchAt = Callable[[ViewReader, Kept, str], int]
+"""The batch after which a view was as at that time or position."""
+
+
+def web_app(
+    app: str, path: Path, log: str, *, wait: Wait, batch_at: BatchAt, stop: threading.Event
+) -> FastAPI:
+    """For the views in the file at `path`, whose topics are in `log`. Subscriptions end when `stop`
+    is set."""
+    bounded = [Depends(_check_length)]
+    web = FastAPI(title=app, docs_url=None, redoc_url=None, dependencies=bounded)
+    web.add_middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)
+    subscribers: set[Subscription] = set()
+
+    @web.exception_handler(PenstockError)
+    def refuse(request: Request, error: PenstockError) -> JSONResponse:
+        status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 503)
+        return JSONResponse({"error": error.message, "hint": error.hint}, status)
+
+    @web.exception_handler(RequestValidationError)
+    def refuse_parameter(request: Request, error: RequestValidationError) -> JSONResponse:
+        wrong = error.errors()[0]
+        return JSONResponse({"error": f"{wrong['loc'][-1]}: {wrong['msg']}", "hint": ""}, 400)
+
+    @web.get("/views")
+    def views() -> list[dict[str, Any]]:
+        if not is_kept(path):
+            return []
+        with opened(path) as reader:
+            return [_about(kept) for kept in reader.views()]
+
+    @web.get("/views/{name}")
+    def rows(
+        request: Request,
+        name: str,
+        limit: Annotated[int, Query(ge=1, le=MAX_ROWS)] = 100,
+        after: str | None = None,
+        position: str | None = None,
+        timeout: str = "10s",
+        as_of: str | None = None,
+    ) -> Response:
+        """Rows in the order of their keys. `after` is the `next` of the page before."""
+        if position is not None:
+            if clock.duration_ms(timeout) > _MAX_WAIT:
+                raise InvalidInput(f"nobody waits for {timeout}", hint="up to 60s")
+            wait(name, position, timeout)
+        with opened(path) as reader:
+            kept = reader.find(name)
+            page = reader.page(
+                kept,
+                _filters(request),
+                limit=limit,
+                after=None if after is None else _key(after),
+                batch=None if as_of is None else batch_at(reader, kept, as_of),
+            )
+        content = {
+            "view": name,
+            "rows": [_as_object(kept, row) for row in page.rows],
+            "next": None if page.next is None else urlsafe_b64encode(page.next).decode(),
+        }
+        return Response(json.dumps(content), media_type="application/json")
+
+    @web.get("/views/{name}/changes")
+    async def changes(
+        name: str,
+        start: str = "now",
+        last_event_id: Annotated[str, Header()] = "",
+    ) -> StreamingResponse:
+        """From now on, with `start=beginning` from the first on, or after the event of an id."""
+        if start not in ("now", "beginning"):
+            raise InvalidInput(f"there is no start {start!r}", hint="now or beginning")
+
+        def subscribe() -> Subscription:
+            return Subscription(
+                path, log, name, after=last_event_id, from_start=start == "beginning"
+            )
+
+        if len(subscribers) >= _MAX_SUBSCRIBERS:
+            raise AppError(f"{_MAX_SUBSCRIBERS} follow views already", hint="come back later")
+        subscription = await run_sync(subscribe)
+        return StreamingResponse(
+            _events(subscription, subscribers, stop), media_type="text/event-stream"
+        )
+
+    return web
+
+
+async def _events(
+    subscription: Subscription, subscribers: set[Subscription], stop: threading.Event
+) -> AsyncIterator[bytes]:
+    heard = clock.monotonic()
+    subscribers.add(subscription)
+    try:
+        yield b": connected\n\n"
+        while not stop.is_set():
+            found = await run_sync(lambda: b"".join(each.encode() for each in subscription.poll()))
+            if found:
+                yield found
+                heard = clock.monotonic()
+                continue
+            if clock.monotonic() - heard > _ALIVE_EVERY:
+                yield b": nothing new\n\n"
+                heard = clock.monotonic()
+            await anyio.sleep(_LOOK_EVERY)
+    finally:
+        subscribers.discard(subscription)
+
+
+def _check_length(request: Request) -> None:
+    length = len(request.scope["query_string"])
+    if length > _MAX_QUERY:
+        raise InvalidInput(f"an address of {length} bytes", hint=f"up to {_MAX_QUERY}")
+
+
+def _filters(request: Request) -> list[Filter]:
+    """`column=value` and `column.gte=value`; a column called as one of the other parameters is
+    asked for by `column.eq`."""
+    found = []
+    for name, value in request.query_params.multi_items():
+        if name in _OWN:
+            continue
+        column, dot, operator = name.rpartition(".")
+        found.append(Filter(column if dot else name, operator if dot else "eq", value))
+    return found
+
+
+def _key(token: str) -> bytes:
+    try:
+        return urlsafe_b64decode(token)
+    except ValueError:
+        raise InvalidInput(
+            f"{token!r} is no place between two pages", hint="give the `next` of the page before"
+        ) from None
+
+
+def _about(kept: Kept) -> dict[str, Any]:
+    return {
+        "name": kept.name,
+        "key": list(kept.key),
+        "columns": [{"name": each.name, "type": each.type} for each in kept.columns],
+        "topic": kept.topic,
+        "batch": kept.batch,
+        "time": instant_text(kept.at_ms) if kept.at_ms else None,
+        "keeps_versions": kept.versions_ms is not None,
+    }
+
+
+def _as_object(kept: Kept, row: tuple[Any, ...]) -> dict[str, Any]:
+    return {
+        column.name: json_value(value, column.form)
+        for column, value in zip(kept.columns, row, strict=True)
+    }

@@ -1,0 +1,117 @@
+"""A view with versions as it was after an earlier batch, and what has changed between two."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from penstock.clock import instant_text
+from penstock.errors import InvalidInput
+from penstock.events.record import Position
+from penstock.serve.catalog import Kept, last_batch, quoted
+
+Row = tuple[Any, ...]
+
+
+class Difference(NamedTuple):
+    """A row that came, went or changed: None where there is none."""
+
+    before: Row | None
+    after: Row | None
+
+
+def as_of(kept: Kept, batch: int, more: str = "") -> str:
+    """The statement that gives the rows after this batch, to which conditions may be added."""
+    return f"SELECT {more}{kept.names} FROM {kept.history} WHERE {_is_valid('', batch)}"
+
+
+def _is_valid(table: str, batch: int) -> str:
+    return f'{table}"@from" <= {batch} AND ({table}"@to" IS NULL OR {table}"@to" > {batch})'
+
+
+def batch_at(connection: sqlite3.Connection, kept: Kept, when: int | Position) -> int:
+    """The batch after which the view was as at that time (milliseconds), or as when its node had
+    just read that position; -1 before the first.
+
+    A position is one of the view's own topic or of one that its node reads, and the view has seen
+    it. Raises InvalidInput when versions are not kept, or not for so long.
+    """
+    if kept.versions_ms is None:
+        raise InvalidInput(
+            f"view {kept.name!r} keeps no versions, so nobody knows how it was",
+            hint=f'app.view("{kept.name}", ..., versions="7 days") keeps them for so long',
+        )
+    if isinstance(when, Position):
+        return _batch_of(connection, kept, when)
+    if when < kept.history_ms:
+        raise _too_long_ago(kept)
+    found = last_batch(connection, kept, when)
+    return -1 if found is None else found[0]
+
+
+def _batch_of(connection: sqlite3.Connection, kept: Kept, position: Position) -> int:
+    _check_known(connection, kept, position)
+    place = f"$.{quoted(position.topic)}"
+    span = f"{place}.{quoted(str(position.partition))}"
+    found = connection.execute(
+        f"SELECT batch, json_extract(read, '{span}[0]') FROM \"@batches\" "
+        f"WHERE view = ? AND json_extract(read, '{span}[1]') > ? ORDER BY batch LIMIT 1",
+        (kept.id, position.offset),
+    ).fetchone()
+    if found is None:  # it was read by a batch that changed nothing, after all others
+        return kept.batch
+    batch, began = found
+    if began <= position.offset:
+        return int(batch)
+    # The batch that read it changed nothing: the one before is how things were.
+    before, is_unknown = connection.execute(
+        f"SELECT max(batch), max(json_extract(read, '{place}') IS NULL) FROM \"@batches\" "
+        "WHERE view = ? AND batch < ?",
+        (kept.id, batch),
+    ).fetchone()
+    if is_unknown or (before is None and kept.history_ms):
+        raise _too_long_ago(kept)
+    return -1 if before is None else int(before)
+
+
+def _check_known(connection: sqlite3.Connection, kept: Kept, position: Position) -> None:
+    (last,) = connection.execute(
+        'SELECT read FROM "@batches" WHERE view = ? ORDER BY batch DESC LIMIT 1', (kept.id,)
+    ).fetchone() or (json.dumps({kept.topic: {}}),)
+    topics = list(json.loads(last))
+    if position.topic not in topics:
+        raise InvalidInput(
+            f"nobody knows how view {kept.name!r} was at a position of {position.topic!r}",
+            hint=f"give a time, or a position of: {', '.join(topics)}",
+        )
+
+
+def _too_long_ago(kept: Kept) -> InvalidInput:
+    since = instant_text(kept.history_ms) if kept.history_ms else "its last rebuild"
+    return InvalidInput(
+        f"view {kept.name!r} no longer knows how it was so long ago",
+        hint=f"its versions go back to {since}; versions= says how long they are kept",
+    )
+
+
+def differences(
+    connection: sqlite3.Connection, kept: Kept, before: int, after: int
+) -> Iterator[Difference]:
+    """In the order of their keys; its cost follows what has changed between the two batches."""
+    width = len(kept.columns)
+    names = [quoted(each.name) for each in kept.columns]
+    chosen = ", ".join([*(f"o.{name}" for name in names), *(f"n.{name}" for name in names)])
+    rows = connection.execute(
+        f'WITH changed AS (SELECT _key FROM {kept.history} WHERE "@from" > ?1 AND "@from" <= ?2 '
+        f'UNION SELECT _key FROM {kept.history} WHERE "@to" > ?1 AND "@to" <= ?2) '
+        f"SELECT o._key IS NOT NULL, n._key IS NOT NULL, {chosen} FROM changed c "
+        f"LEFT JOIN {kept.history} o ON o._key = c._key AND {_is_valid('o.', before)} "
+        f"LEFT JOIN {kept.history} n ON n._key = c._key AND {_is_valid('n.', after)} "
+        "ORDER BY c._key",
+        (before, after),
+    )
+    for was, is_there, *values in rows:
+        old = tuple(values[:width]) if was else None
+        new = tuple(values[width:]) if is_there else None
+        if old != new:
+            yield Difference(old, new)
