@@ -6,8 +6,8 @@
 Orders are appended all the time, some of them broken. The app of examples/shop.py picks out the
 large ones, keeps revenue by city up to date, and measures the pace of the orders by event time.
 Half way, its driver is killed and started again. At the end every acknowledged order must be
-counted exactly once, in the window in which it happened, and every broken one must be among the
-rejected.
+counted exactly once, in the window in which it happened, every broken one must be among the
+rejected, and who asks the view for what the last order did must get it.
 """
 
 import json
@@ -29,7 +29,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from penstock import Log, Record, clock
+from penstock import App, Log, Position, Record, clock
 from penstock.runtime.status import AppStatus
 from penstock.testing import wait_until
 
@@ -53,6 +53,7 @@ class Till:
         self.broken: Counter[str] = Counter()
         self.large = 0
         self.windows: Counter[int] = Counter()  # by their start, in seconds
+        self.last: list[Position] = []
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
@@ -64,7 +65,7 @@ class Till:
 
     def _run(self) -> None:
         while not self._done.wait(PAUSE):
-            self._log.append("orders", [self._order() for _ in range(AT_ONCE)])
+            self.last = self._log.append("orders", [self._order() for _ in range(AT_ONCE)])
 
     def _order(self) -> Record:
         number = self._number
@@ -244,6 +245,22 @@ def play(driver: Driver, till: Till, board: Board, scene: Scene) -> None:
     enough(lambda: counted(board) >= sold, "all orders to be counted")
 
 
+def asked(folder: Path, till: Till, scene: Scene) -> bool:
+    """Reads the views as somebody else would, who knows only where the last orders stand."""
+    views = App("shop", data=folder).views
+    revenue, best = views["revenue"], views["best"]
+    rows = {city: revenue.get(city, after=till.last, timeout=f"{WITHIN:g}s") for city in CITIES}
+    views.wait(["best"], till.last, f"{WITHIN:g}s")
+    first = sorted(best.rows(), key=lambda row: -row["total"])
+    said = " · ".join(f"{row['city']} {row['total']:,}" for row in first)
+    scene.say(f"the view, after order {till.last[-1]}: {said}", "bold")
+    is_right = all(
+        row is not None and (row["orders"], row["total"]) == (till.orders[city], till.totals[city])
+        for city, row in rows.items()
+    )
+    return is_right and [row["total"] for row in first] == sorted(till.totals.values())[:-4:-1]
+
+
 def _starts(windows: dict[int, int]) -> range:
     return range(min(windows), max(windows) + 2, 2) if windows else range(0)
 
@@ -314,6 +331,7 @@ def main(headless: bool) -> None:
                 with Live(scene, console=console, refresh_per_second=8, transient=headless):
                     play(driver, till, board, scene)
                     good = verdict(log, till, board, scene)
+                    good &= asked(folder / "data", till, scene)
                     scene.say(
                         "every order was counted exactly once" if good else "something is wrong",
                         "bold green" if good else "bold red",

@@ -1,5 +1,6 @@
-"""A shop: orders come in, the large ones are picked out, revenue by city is kept up to date, and
-the pace at which they come is measured by the time at which they happened.
+"""A shop: orders come in, the large ones are picked out, revenue by city is kept up to date, the
+cities that sell most are a view on that, and the pace at which orders come is measured by the time
+at which they happened.
 
     penstock run examples/shop.py
 
@@ -27,11 +28,14 @@ def large(orders: DataFrame) -> DataFrame:
     return orders.where("amount >= 100")
 
 
-@app.derive("revenue", key="city")
+@app.view("revenue", key="city")
 def revenue(orders: DataFrame) -> DataFrame:
     return ps.aggregate(
         orders, by="city", total=ps.sum("amount"), orders=ps.count(), largest=ps.max("amount")
     )
+
+
+app.view("best", sql="SELECT city, total FROM revenue ORDER BY total DESC LIMIT 3")
 
 
 @app.derive("pace", key="window")

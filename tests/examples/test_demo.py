@@ -23,5 +23,6 @@ def test_the_demo_counts_every_order_once_and_says_so() -> None:
     counts = re.search(r"sold ([\d,]+) · counted ([\d,]+)", shown.stdout)
     assert counts is not None
     assert counts[1] == counts[2]
+    assert re.search(r"the view, after order orders/\d+@\d+: \w+ [\d,]+ · ", shown.stdout)
     assert "with another count than the till's 0" in shown.stdout
     assert "every order was counted exactly once" in shown.stdout
