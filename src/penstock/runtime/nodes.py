@@ -1,7 +1,7 @@
 """A node of an app, built: its DataFrame, what that depends on, and the query that runs it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -117,6 +117,11 @@ class Builder:
         with building(place):
             inputs = [self._input(name, built) for name in node.inputs]
             built.frame = node.function(*inputs) if isinstance(node, Derivation) else inputs[0]
+            if isinstance(node, View) and node.sql and not node.key:
+                from penstock.streams.spark.sql import keyed
+
+                built.frame, key = keyed(built.frame)
+                node = built.node = replace(node, key=key)
         if not isinstance(built.frame, DataFrame):
             raise AppError(
                 f"the function of node {node.name!r} gave {type(built.frame).__name__}",
@@ -161,10 +166,6 @@ class Builder:
         schema = to_arrow_schema(built.frame.schema, timezone="UTC")
         is_table = WEIGHT in schema.names or isinstance(node, View)
         key = node.key
-        if isinstance(node, View) and node.sql and not key:
-            from penstock.streams.spark.sql import key_of
-
-            key = key_of(built.frame)
         if is_table and not key:
             how = "app.view" if isinstance(node, View) else "@app.derive"
             raise InvalidInput(

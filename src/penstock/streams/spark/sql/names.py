@@ -1,0 +1,41 @@
+"""Columns and expressions of a plan as Spark takes them."""
+
+import re
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.functions import col, lit
+from sqlglot import exp
+
+from penstock.streams.algebra.changes import WEIGHT
+from penstock.streams.sql.parse import ViewDialect
+from penstock.streams.sql.plan import Col, Expr
+
+
+def physical(column: Col) -> str:
+    """The name of a column in DataFrames and in state, where there are no dots."""
+    if not column.table:
+        return column.name
+    return f"{column.table}__{re.sub(r'[^0-9A-Za-z_]', '_', column.name)}"
+
+
+def text_of(expression: Expr) -> str:
+    def visit(node: Expr) -> Expr:
+        if isinstance(node, exp.Column):
+            name = physical(Col(node.table, node.name))
+            return exp.column(exp.to_identifier(name, quoted=True))
+        return node
+
+    return expression.copy().transform(visit).sql(ViewDialect, identify=True)
+
+
+def quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def own_weight(frame: DataFrame) -> list[str]:
+    """Nothing for a stream, whose rows are all there to stay."""
+    return [WEIGHT] if WEIGHT in frame.columns else []
+
+
+def weight(frame: DataFrame) -> Column:
+    return col(WEIGHT) if WEIGHT in frame.columns else lit(1).alias(WEIGHT)
