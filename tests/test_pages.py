@@ -20,8 +20,11 @@ PAGES = [
     "README.md",
     "docs/analytics.md",
     "docs/apps.md",
+    "docs/joins.md",
     "docs/log.md",
+    "docs/sql.md",
     "docs/testing.md",
+    "docs/views.md",
     "docs/windows.md",
 ]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

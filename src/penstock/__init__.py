@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         rolling,
         seen_before,
     )
-    from penstock.streams.spark.enriching import enrich
+    from penstock.streams.spark.enriching import enrich, versions
     from penstock.streams.spark.joins import join
     from penstock.streams.spark.operators import (
         aggregate,
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         timed,
         window,
     )
+    from penstock.streams.spark.sql import sql
 
 # A library speaks only where its user listens.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
@@ -97,11 +98,13 @@ __all__ = [
     "seen_before",
     "session",
     "sliding",
+    "sql",
     "stddev",
     "sum",
     "timed",
     "top",
     "tumbling",
+    "versions",
     "window",
 ]
 
@@ -153,8 +156,9 @@ _LATER = {
     ),
     **dict.fromkeys(("hopping", "session", "sliding", "tumbling"), _WINDOWS),
     **dict.fromkeys(("console", "each_batch"), _SINKS),
-    "enrich": "penstock.streams.spark.enriching",
+    **dict.fromkeys(("enrich", "versions"), "penstock.streams.spark.enriching"),
     "join": "penstock.streams.spark.joins",
+    "sql": "penstock.streams.spark.sql",
 }
 
 

@@ -244,6 +244,10 @@ def test_versions_of_a_table_have_their_times(spark: SparkSession) -> None:
         ]
         assert shown(run.view("history"), *columns) == all_of_them
         assert shown(run.batch("history"), *columns) == all_of_them
+        run.delete("cities", 2)
+        run.drain()
+        (ended,) = [row["valid_to"] for row in run.view("history") if row["id"] == 2]
+        assert ended > third
         assert shown(run.view("lately"), "id", "city", "version") == [
             (1, "Rome", 3),
             (2, "Oslo", 1),

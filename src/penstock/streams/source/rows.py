@@ -238,9 +238,15 @@ class _Chunk:
             *rows.columns,
             *(each if chosen is None else each.filter(chosen) for each in more),
         ]
-        if self._spec.time_column == EVENT_TIME.name:
-            assert times is not None
-            arrays.append(pa.array(times[kept]).view(TIME))
+        if times is not None:
+            stamps = pa.array(times[kept]).view(TIME)
+            if self._spec.time_column == EVENT_TIME.name:
+                arrays.append(stamps)
+            elif deleted.any():  # what is deleted is so from the time of its record on
+                at = self._spec.schema.get_field_index(self._spec.time_column)
+                arrays[at] = pc.if_else(
+                    pa.array(deleted[kept]), stamps.cast(arrays[at].type), arrays[at]
+                )
         if self._spec.key:
             arrays.append(pa.array(deleted[kept]))
         return pa.RecordBatch.from_arrays(arrays, schema=self._spec.row_schema)

@@ -1,16 +1,29 @@
-"""Events with what a table says about them, as of their time or as of their processing."""
+"""Events with what a table says about them, as of their time or as of their processing; and all
+that it ever said."""
 
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 
+from penstock.clock import Duration
 from penstock.errors import InvalidInput
 from penstock.streams.algebra.changes import WEIGHT
+from penstock.streams.algebra.joins.history import VALID_FROM, HistoryKernel
 from penstock.streams.algebra.joins.lookup import LookupKernel
 from penstock.streams.algebra.joins.temporal import TemporalKernel
+from penstock.streams.algebra.windows.window import micros
+from penstock.streams.source.spec import EVENT_TIME
+from penstock.streams.spark.exchange import run_kernel
 from penstock.streams.spark.joins import pairs_of, run_join
-from penstock.streams.spark.operators import needed_time, schema_of
-from penstock.streams.spark.origin import mark_time, origin_of, time_column
+from penstock.streams.spark.operators import ANY_TIME, needed_time, schema_of
+from penstock.streams.spark.origin import (
+    EventTimeColumn,
+    Origin,
+    mark_time,
+    origin_of,
+    time_column,
+    with_origin,
+)
 
 
 def enrich(
@@ -39,14 +52,9 @@ def enrich(
     if as_of != "event":
         raise InvalidInput(f"there is no row as of {as_of!r}", hint='as_of is "event" or "latest"')
     time = needed_time(stream)
-    upserts = origin_of(table).upserts
-    since = None if upserts is None else time_column(upserts)
-    if upserts is None or since is None:
-        raise InvalidInput(
-            "nobody said from when the rows of the table are valid",
-            hint='app.table(..., event_time=ps.EventTime("since")), of a topic or of ps.changes; '
-            'or take them as they are now, enrich(..., as_of="latest")',
-        )
+    upserts, since = _timed_upserts(
+        table, 'or take them as they are now, enrich(..., as_of="latest")'
+    )
     kernel = TemporalKernel(
         pairs,
         schema_of(stream),
@@ -58,6 +66,51 @@ def enrich(
     )
     found = run_join(stream, upserts, kernel, kernel.sides, checkpoint, time.correct_for)
     return found if kernel.takes_back else found.drop(WEIGHT)
+
+
+def versions(
+    table: DataFrame, *, keep: Duration | None = None, checkpoint: str | None = None
+) -> DataFrame:
+    """Every version that a table had of its rows, by its key and `valid_from`.
+
+    `versions(customers)` has `version`, which counts from 1 for each key, `valid_from` and
+    `valid_to`, which is null for what is valid still; the column of the table's event time is not
+    there beside `valid_from`. An upsert that changes nothing makes no version. One that comes late
+    is put where it belongs, and the versions after it are numbered anew: what refers to a version
+    names its key and `valid_from`.
+
+    All versions are kept, unless `keep="90 days"` lets those leave that ended so long ago: by the
+    clock of the stream that the table was made of, and by the wall clock when it is read from a
+    topic, as a table has no clock of its own. In a batch none leave.
+    """
+    upserts, since = _timed_upserts(table, "which also says when they end")
+    source = origin_of(upserts).source
+    rule = None if source is None else source.rule
+    is_table = rule is not None and rule.until_read
+    kernel = HistoryKernel(
+        origin_of(table).keys,
+        schema_of(upserts),
+        since.name,
+        None if keep is None else micros("keep", keep),
+    )
+    told = run_kernel(
+        upserts, kernel, checkpoint=checkpoint, by_wall_clock=since.by_wall_clock or is_table
+    )
+    told = mark_time(told, EVENT_TIME.name, ANY_TIME, by_wall_clock=since.by_wall_clock)
+    return with_origin(told, Origin(keys=(*kernel.keys, VALID_FROM)))
+
+
+def _timed_upserts(table: DataFrame, otherwise: str) -> tuple[DataFrame, EventTimeColumn]:
+    """The rows that the table was made of, and from when each is valid."""
+    upserts = origin_of(table).upserts
+    since = None if upserts is None else time_column(upserts)
+    if upserts is None or since is None:
+        raise InvalidInput(
+            "nobody said from when the rows of the table are valid",
+            hint='app.table(..., event_time=ps.EventTime("since")), of a topic or of ps.changes; '
+            + otherwise,
+        )
+    return upserts, since
 
 
 def _looked_up(

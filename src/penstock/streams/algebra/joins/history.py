@@ -9,7 +9,8 @@ fall between any two. What was given out follows from the upserts and the clock 
 
 With `keep`, in microseconds, a version leaves the table when the clock is so much after its end. Of
 the upserts, those of the last version that left stay: whatever comes to lie before them has left
-too. A key whose row was deleted so long ago is forgotten.
+too. Should one of the same time make them equal to the version after, that begins with them,
+whatever was before. A key whose row was deleted so long ago is forgotten.
 """
 
 from collections.abc import Iterator, Sequence
@@ -141,7 +142,14 @@ class HistoryKernel:
         columns, ids = distinct_keys(asked, len(self.keys))
         keys = pa.RecordBatch.from_arrays(columns, names=list(self.keys))
         known = after = self._upserts(state, keys)
-        if rows is not None and self._add(state, rows, ids[: rows.num_rows], known):
+        if rows is not None:
+            from_when = known.from_when(keys.num_rows)[ids[: rows.num_rows]]
+            late = fixed_width.numbers(rows.column(TIME)) < from_when
+            rows = without_late(state, rows, late, np.ones(len(late), np.int64))
+        if rows is not None:
+            last = self._last(rows)
+            places = state.find_or_add(last.select(self.state.keys.names))
+            state.put(places, last.select([*self._others, DELETED]))
             after = self._upserts(state, keys)
         old, new = Runs.of(known, self._horizon(before)), Runs.of(after, horizon)
         yield from self._changed(known, old, after, new)
@@ -159,24 +167,6 @@ class HistoryKernel:
         order = np.lexsort((fixed_width.numbers(rows.column(TIME)), ids))
         return Upserts(ids[order], places[order], rows.take(pa.array(order)), len(self.keys) + 1)
 
-    def _add(
-        self, state: BucketState, rows: pa.RecordBatch, ids: Numbers, known: "Upserts"
-    ) -> bool:
-        """Whether any was. What lies before versions that were let go cannot be put among them."""
-        firsts = np.flatnonzero(known.are_first)
-        first_times = np.full(int(ids.max()) + 1, NEVER)
-        let_go = firsts[known.before[firsts] > 0]
-        let_go = let_go[known.ids[let_go] < len(first_times)]
-        first_times[known.ids[let_go]] = known.times[let_go]
-        late = fixed_width.numbers(rows.column(TIME)) < first_times[ids]
-        in_time = without_late(state, rows, late, np.ones(len(late), np.int64))
-        if in_time is None:
-            return False
-        in_time = self._last(in_time)
-        places = state.find_or_add(in_time.select(self.state.keys.names))
-        state.put(places, in_time.select([*self._others, DELETED]))
-        return True
-
     def _changed(
         self, known: "Upserts", old: "Runs", after: "Upserts", new: "Runs"
     ) -> Iterator[pa.RecordBatch]:
@@ -188,31 +178,24 @@ class HistoryKernel:
         was = np.zeros(len(was_at), np.bool_)
         was[spots] = old.are_shown
         some = np.flatnonzero(was | new.are_shown)
-        before, now = was_at[some], new.are_shown[some]
-        yield from changes(
-            self.output,
-            self._told(after, some, known, old, before),
-            was[some],
-            self._told(after, some, after, new, some),
-            now,
-        )
+        before = self._told(after, some, known, old, was_at[some])
+        now = self._told(after, some, after, new, some)
+        yield from changes(self.output, before, was[some], now, new.are_shown[some])
 
     def _told(
         self, after: "Upserts", some: Numbers, upserts: "Upserts", runs: "Runs", at: Numbers
     ) -> list[pa.Array]:
-        """Columns of the output for these upserts, which are found at other places before the
-        step; anything where they are not (-1)."""
-        indices, there = pa.array(some), at >= 0
-        taken = pa.array(at, mask=~there)
-        ends = np.where(there, runs.ends[at], FOREVER) if len(runs.ends) else np.zeros(len(at))
-        numbers = runs.numbers[at] if len(runs.numbers) else np.zeros(len(at), np.int64)
+        """Columns of the output for some of the upserts after the step, from what was known of
+        them before it or is after it, `at` these places; anything where they are not there, -1."""
+        indices, taken = pa.array(some), pa.array(at, mask=at < 0)
+        ends, numbers = np.append(runs.ends, FOREVER)[at], np.append(runs.numbers, 0)[at]
         times = after.rows.column(TIME).take(indices).cast(TIME_TYPE)
         return [
             *(after.rows.column(name).take(indices) for name in self.keys),
             *(upserts.rows.column(name).take(taken) for name in self._others),
             pa.array(numbers),
             times,
-            pa.array(ends.astype(np.int64), mask=ends == FOREVER).cast(TIME_TYPE),
+            pa.array(ends, mask=ends == FOREVER).cast(TIME_TYPE),
             times,
         ]
 
@@ -225,12 +208,9 @@ class HistoryKernel:
         before = np.where(first, runs.numbers - upserts.are_there, 0)
         is_due = runs.begin & (runs.leaves > horizon) & (runs.leaves < FOREVER)
         is_due &= self.keep is not None
-        dues = np.where(is_due, runs.leaves, 0) + (self.keep or 0) * is_due
+        dues = np.where(is_due, runs.leaves, 0) + (self.keep or 0)
         marks = pa.record_batch(
-            {
-                _BEFORE: pa.array(before, mask=before == 0),
-                DUE: pa.array(dues, mask=~is_due),
-            }
+            {_BEFORE: pa.array(before, mask=before == 0), DUE: pa.array(dues, mask=~is_due)}
         )
         other = np.zeros(len(gone), np.bool_)
         for name in marks.schema.names:
@@ -268,6 +248,14 @@ class Upserts:
         self.before = fixed_width.numbers(rows.column(_BEFORE))
         self.are_first: Mask = np.diff(ids, prepend=-1) != 0
         self._others = rows.columns[width:-3]
+
+    def from_when(self, count: int) -> Numbers:
+        """The time from which the history of each of so many keys can be told: where versions have
+        been let go nobody knows what lay between them."""
+        times = np.full(count, NEVER)
+        first = np.flatnonzero(self.are_first & (self.before > 0))
+        times[self.ids[first]] = self.times[first]
+        return times
 
     def begin_runs(self) -> Mask:
         """Which are not as the one before: the first of its key, or another row, or none."""
