@@ -54,6 +54,24 @@ def test_before_the_first_commit_there_is_nothing_to_move(tmp_path: Path) -> Non
     assert value(folder, 7, 3) == 7
 
 
+def test_an_operator_may_have_been_left_out_of_the_last_batches(tmp_path: Path) -> None:
+    """As one is whose inputs have nothing new, while the node has others."""
+    folder = a_node_that_ran(tmp_path)
+    for name in ("offsets", "commits"):
+        (Path(folder.checkpoint) / name / "3").touch()
+    assert rescale_node(folder, 5) == (2, CUSTOMERS)
+    assert value(folder, 7, 5) == 2_007
+
+
+def test_an_operator_that_never_ran_has_nothing_to_move(tmp_path: Path) -> None:
+    folder = NodeFolder("shop", "enriched", tmp_path / "enriched")
+    folder.settle({"buckets": 1, "operators": {"0-upsert": {}}, "key": []})
+    for name in ("offsets", "commits"):
+        (Path(folder.checkpoint) / name).mkdir(parents=True)
+        (Path(folder.checkpoint) / name / "0").touch()
+    assert rescale_node(folder, 2) == (1, 0)
+
+
 def test_what_cannot_be_rescaled(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="has 2 buckets already"):
         rescale_node(a_node_that_ran(tmp_path), 2)

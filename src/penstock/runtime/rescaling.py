@@ -3,7 +3,7 @@
 from penstock.errors import AppError, InvalidInput, StateMissing
 from penstock.runtime.folders import NodeFolder
 from penstock.streams.spark.place import forget_warm
-from penstock.streams.state import EMPTY, forget, rescale
+from penstock.streams.state import EMPTY, forget, rescale, state_info
 
 
 def rescale_node(folder: NodeFolder, buckets: int) -> tuple[int, int]:
@@ -32,14 +32,16 @@ def rescale_node(folder: NodeFolder, buckets: int) -> tuple[int, int]:
             hint="run the app once more, so that it ends the batch: penstock run app.py --once",
         )
     rows = 0
-    if committed != EMPTY:
-        for operator in facts["operators"]:
+    for operator in facts["operators"] if committed != EMPTY else ():
+        kept = [each.versions for each in state_info(folder.state, operator, before)]
+        if kept:  # of a table that is only read by its versions there is none
             rows += rescale(
                 folder.state,
                 operator=operator,
                 from_buckets=before,
                 to_buckets=buckets,
-                version=committed,
+                # Spark leaves an operator out of a batch that has nothing for it.
+                version=min(committed, *(versions[-1] for versions in kept)),
             )
     folder.rescaled(buckets)
     for operator in facts["operators"]:
