@@ -59,7 +59,7 @@ def command(
       penstock produce notes notes.txt
       penstock produce orders orders.jsonl --json --key-field id
       echo 'ada:2 pens' | penstock produce orders --key-separator :
-      penstock query "..." --after $(penstock produce orders orders.jsonl --position)
+      penstock produce orders orders.jsonl --position
     """
     if key_field and key_separator:
         raise click.UsageError("Give --key-field or --key-separator, not both.")

@@ -34,8 +34,8 @@ from penstock.serve.reading import opened
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="What makes the app.  [default: the file it was run from last]",
 )
-@click.option("--server", metavar="ADDRESS", help="Its log, as penstock run has it.")
-@click.option("--spark", metavar="MASTER", help="Where Spark runs, as penstock run has it.")
+@click.option("--server", metavar="ADDRESS", help="Its log, if not the one in the folder.")
+@click.option("--spark", metavar="MASTER", help="Where Spark runs, if not here.")
 @node_options
 def command(
     view: str,
@@ -55,7 +55,7 @@ def command(
     \b
     Examples:
       penstock rebuild revenue
-      penstock rebuild revenue --file shop.py
+      penstock rebuild revenue --file app.py
     """
     status, _ = find_node(data, app, view)
     if status.life() in ("running", "silent"):

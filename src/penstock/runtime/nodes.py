@@ -70,12 +70,17 @@ class Built:
 
     def facts(self) -> dict[str, Any]:
         """What cannot change without the node's state or checkpoint losing its meaning."""
-        return {
+        facts: dict[str, Any] = {
             "buckets": self.place.buckets,
             "sources": {each.name: each.topic for each in self.sources},
             "operators": self.place.operators,
             "key": list(self.output.key) if self.output else [],
         }
+        if isinstance(self.node, View) and self.node.sql:
+            from penstock.streams.sql import statement
+
+            facts["sql"] = statement(self.node.sql)
+        return facts
 
 
 class Builder:

@@ -163,3 +163,13 @@ def test_what_has_no_order_is_refused() -> None:
         TopKernel("g", [OrderBy("l")], 3, lists)
     with pytest.raises(InvalidInput, match="no top of 0"):
         TopKernel("g", [OrderBy("a")], 0, SCHEMA)
+
+
+def test_rows_of_other_types_are_another_state() -> None:
+    """As they are kept as bytes, which do not tell."""
+    kernels = [
+        TopKernel((), [OrderBy("a")], 3, pa.schema({"a": pa.int64(), "b": kind}))
+        for kind in (pa.int64(), pa.float64())
+    ]
+    specs = [{**kernel.spec(), "schema": None} for kernel in kernels]
+    assert specs[0] != specs[1]

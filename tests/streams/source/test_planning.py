@@ -9,7 +9,7 @@ import pytest
 from penstock import Record
 from penstock.errors import DataLost, ForeignCheckpoint, InvalidInput
 from penstock.events.schema import parse_schema
-from penstock.streams.source.event_time import EventTime
+from penstock.streams.source.event_time import TIMES, EventTime
 from penstock.streams.source.offsets import ProgressFiles, SourceOffset
 from penstock.streams.source.planning import Planner
 from penstock.streams.source.ranges import Range
@@ -101,6 +101,21 @@ def test_a_source_without_event_time(tmp_path: Path) -> None:
     assert query.batch() == 1
     assert query.batch() is None
     assert "clock" not in query.at.as_json()
+
+
+def test_a_table_holds_the_others_back_until_it_is_read(tmp_path: Path) -> None:
+    """To where it ended when reading began: it may never be without something new."""
+    rule = EventTime("at").of_table()
+    query = Query(ListedTopic([event(0), event(1), event(2)]), tmp_path, rule=rule, max_rows=2)
+    for number in range(3, 6):
+        assert query.batch() == 2
+        assert (query.at.clock is None) == (number < 5)
+        query.topic.records[0] += [event(number), event(number)]
+    assert query.at.clock == TIMES.stop
+
+    empty = Query(ListedTopic([]), tmp_path / "empty", rule=rule)
+    assert (empty.batch(), empty.at.clock) == (0, TIMES.stop)
+    assert empty.batch() is None
 
 
 def test_one_input_silent(tmp_path: Path) -> None:

@@ -77,8 +77,8 @@ class Rule:
     """An EventTime in microseconds, as it travels to the tasks that read.
 
     Without `wait` the clock is moved by punctuation alone, as in a topic that a node writes. With
-    `until_read` there is none until everything is read that is there, and then it is past all
-    others: a table holds nobody back any more.
+    `until_read` there is none until everything is read that was there when reading began, and then
+    it is past all others: a table holds nobody back any more.
     """
 
     column: str | None = None

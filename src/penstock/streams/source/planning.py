@@ -33,6 +33,7 @@ class Planner:
         self._limit: dict[int, int] | None = None
         self._heard: dict[int, int] = {}  # when each partition last had something unread
         self._known: dict[int, Progress] = {}  # as read from the files last
+        self._at_first: dict[int, int] | None = None  # where a table ended at the first planning
 
     def first(self) -> SourceOffset:
         """Where the source begins, decided once: a restart before the first batch keeps to it."""
@@ -77,7 +78,9 @@ class Planner:
         rule = self._spec.rule
         time = None
         if rule is not None and rule.until_read:
-            is_read = all(begin == end for begin, end in unread.values())
+            if self._at_first is None:
+                self._at_first = {number: end for number, (_, end) in unread.items()}
+            is_read = all(unread[number].start >= end for number, end in self._at_first.items())
             time = TIMES.stop if is_read else start.clock
         elif rule is not None:
             time = clock_of(progress, rule, self._idle(rule.idle_after, now), start.clock)

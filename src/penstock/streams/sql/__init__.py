@@ -2,6 +2,6 @@
 
 from penstock.streams.sql.explain import picture
 from penstock.streams.sql.scope import Table
-from penstock.streams.sql.views import View, explain, plan_view, tables_of
+from penstock.streams.sql.views import View, explain, plan_view, statement, tables_of
 
-__all__ = ["Table", "View", "explain", "picture", "plan_view", "tables_of"]
+__all__ = ["Table", "View", "explain", "picture", "plan_view", "statement", "tables_of"]

@@ -47,6 +47,11 @@ def tables_of(sql: str) -> tuple[str, ...]:
     return tuple({name.lower(): name for _, name in sorted(names, reverse=True)}.values())[::-1]
 
 
+def statement(sql: str) -> str:
+    """The query in one form, however it is laid out."""
+    return Source(sql).parse().sql(dialect="spark", comments=False)
+
+
 def _is_common(table: exp.Table, name: str) -> bool:
     """Whether WITH names it, in a query around it and before it."""
     node: exp.Expr | None = table

@@ -134,18 +134,20 @@ def walk_chains(
 ) -> int:
     """The live rows of each group, -1 for none, and which of the groups they are of.
 
-    Goes on where the cursor stands, which is a number of a group and of a row of it plus one, or 0
-    for its first, until `rows` is full or the cursor is behind the last group. Returns how many
-    there are, or DAMAGED.
+    Goes on where the cursor stands, which is a number of a group, of a row of it plus one, or 0 for
+    its first, and how many of its rows were passed, until `rows` is full or the cursor is behind
+    the last group. Returns how many there are, or DAMAGED.
     """
     links, most = chains.links, chains.links.shape[0] // LINKS
-    found, steps = 0, 0
-    i, row = cursor[0], cursor[1]
+    found = 0
+    i, row, steps = cursor[0], cursor[1], cursor[2]
     while i < groups.shape[0] and found < rows.shape[0]:
         if row == 0:
             steps = 0
             group = groups[np.uint64(i)]
             row = chains.groups[_first(chains, group)] if group >= 0 else np.int64(0)
+            if row < 0:
+                return DAMAGED
         while row > 0 and found < rows.shape[0]:
             steps += 1
             if row > most or steps > most:
@@ -157,5 +159,5 @@ def walk_chains(
             row = np.int64(links[np.uint64((row - 1) * LINKS + _NEXT)])
         if row == 0:
             i += 1
-    cursor[0], cursor[1] = i, row
+    cursor[0], cursor[1], cursor[2] = i, row, steps
     return found

@@ -73,7 +73,7 @@ class Chains:
 
     def members(self, keys: pa.RecordBatch) -> Iterator[tuple[Numbers, Numbers]]:
         groups = frozen(self._groups.find(self._named(keys)))
-        cursor = np.zeros(2, np.int64)
+        cursor = np.zeros(3, np.int64)
         while cursor[0] < len(groups):
             which, rows = np.empty(_PIECE, np.int64), np.empty(_PIECE, np.int64)
             found = chain_loops.walk_chains(self._tables(), groups, cursor, which, rows)

@@ -24,7 +24,7 @@ from penstock.streams.algebra.joins.changed import Changed, group_keys
 from penstock.streams.algebra.joins.matches import MATCHES, Rows, Touched
 from penstock.streams.algebra.joins.pairs import Pairs, have_keys
 from penstock.streams.algebra.joins.sides import LEFT, RIGHT, ROW, SIDE, two_sides
-from penstock.streams.algebra.kernel import NEVER, one_batch, passed, schema_to_spec, without_late
+from penstock.streams.algebra.kernel import NEVER, one_batch, passed, without_late
 from penstock.streams.algebra.rows.own_columns import DUE, PANE
 from penstock.streams.algebra.rows.weights import added_up, weights_of
 from penstock.streams.state import BucketState, StateSchema, fixed_width
@@ -200,8 +200,8 @@ class IntervalJoinKernel:
         return {
             "kernel": "interval_join",
             "on": self.on,
-            "left": schema_to_spec(left.schema),
-            "right": schema_to_spec(right.schema),
+            "left": left.described(),
+            "right": right.described(),
             "within": [self.lowest, self.highest],
             "how": self.how,
             "correct_for": self.correct_for,

@@ -18,7 +18,7 @@ from penstock.streams.algebra.changes import TIME, TIME_TYPE, WEIGHT
 from penstock.streams.algebra.joins.pairs import have_keys
 from penstock.streams.algebra.joins.sides import LEFT, PLACE, RIGHT, ROW, SIDE, two_sides
 from penstock.streams.algebra.joins.temporal import check_enrichment
-from penstock.streams.algebra.kernel import one_batch, schema_to_spec
+from penstock.streams.algebra.kernel import one_batch
 from penstock.streams.algebra.rows.groups import group_rows
 from penstock.streams.algebra.rows.weights import weights_of
 from penstock.streams.state import BucketState, StateSchema, fixed_width
@@ -115,8 +115,8 @@ class LookupKernel:
         return {
             "kernel": "lookup",
             "on": self.on,
-            "left": schema_to_spec(left.schema),
-            "right": schema_to_spec(right.schema),
+            "left": left.described(),
+            "right": right.described(),
             "how": self.how,
             "time": left.time,
         }

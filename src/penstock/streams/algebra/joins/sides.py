@@ -131,6 +131,10 @@ class Side:
                 nulls[name] = elements.column(number).cast(nulls[name].type)
         return list(nulls.values())
 
+    def described(self) -> dict[str, str]:
+        """What its rows are made of, which as bytes do not tell it."""
+        return {each.name: str(each.type) for each in self.columns}
+
     def spec(self) -> dict[str, Any]:
         return {
             "kernel": "side",

@@ -19,7 +19,7 @@ from penstock.streams.algebra.changes import WEIGHT
 from penstock.streams.algebra.joins.changed import Changed, group_keys
 from penstock.streams.algebra.joins.pairs import Pairs, have_keys
 from penstock.streams.algebra.joins.sides import LEFT, RIGHT, SIDE, two_sides
-from penstock.streams.algebra.kernel import one_batch, schema_to_spec
+from penstock.streams.algebra.kernel import one_batch
 from penstock.streams.algebra.rows.weights import added_up, weights_of
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
@@ -116,8 +116,8 @@ class TableJoinKernel:
         return {
             "kernel": "table_join",
             "on": self.on,
-            "left": schema_to_spec(left.schema),
-            "right": schema_to_spec(right.schema),
+            "left": left.described(),
+            "right": right.described(),
             "how": self.how,
             "null_safe": self.null_safe,
             "times": [left.time, right.time],

@@ -22,7 +22,7 @@ from penstock.streams.algebra.joins.changed import Changed, group_keys
 from penstock.streams.algebra.joins.pairs import have_keys
 from penstock.streams.algebra.joins.sides import LEFT, RIGHT, SIDE, two_sides
 from penstock.streams.algebra.joins.versions import FOREVER, NONE, Versions, versions_of
-from penstock.streams.algebra.kernel import NEVER, one_batch, passed, schema_to_spec, without_late
+from penstock.streams.algebra.kernel import NEVER, one_batch, passed, without_late
 from penstock.streams.algebra.rows.groups import distinct_keys, each_once
 from penstock.streams.algebra.rows.own_columns import DUE
 from penstock.streams.algebra.rows.weights import added_up, weights_of
@@ -114,9 +114,11 @@ class TemporalKernel:
         so too."""
         ends = versions.ends()
         gone = ends <= since
-        ending = ~gone & (ends < FOREVER)
-        dues = pa.array(ends[ending] + self.correct_for)
-        state.put(versions.rows[ending], pa.record_batch({DUE: dues}))
+        ending = np.flatnonzero(~gone & (ends < FOREVER))
+        dues = ends[ending] + self.correct_for
+        told = state.take_values(versions.rows[ending]).column(DUE)
+        news = ~fixed_width.validity(told) | (fixed_width.numbers(told) != dues)
+        state.put(versions.rows[ending[news]], pa.record_batch({DUE: pa.array(dues[news])}))
         state.remove(versions.rows[gone])
 
     def _in_time(
@@ -192,8 +194,8 @@ class TemporalKernel:
         return {
             "kernel": "temporal",
             "on": self.on,
-            "left": schema_to_spec(left.schema),
-            "right": schema_to_spec(right.schema),
+            "left": left.described(),
+            "right": right.described(),
             "how": self.how,
             "correct_for": self.correct_for,
             "times": [left.time, right.time],

@@ -232,6 +232,7 @@ class TopKernel:
             "count": self.count,
             "skip": self.skip,
             "rank": self.rank,
+            "row": {each.name: str(each.type) for each in self._inside},
             "schema": schema_to_spec(self.schema),
             "time": self.time,
         }
