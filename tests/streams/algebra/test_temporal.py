@@ -85,7 +85,7 @@ def histories(draw: Any) -> tuple[int, list[tuple[list[Event], list[Version], in
 
 
 @pytest.mark.parametrize("how", ["left", "inner"])
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(history=histories(), mishap=st.sampled_from(MISHAPS), buckets=st.integers(1, 2))
 def test_at_every_clock_events_have_what_was_valid(
     how: str,

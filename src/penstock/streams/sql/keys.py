@@ -8,12 +8,14 @@ from sqlglot import exp
 from penstock.streams.sql.plan import (
     Aggregate,
     Col,
+    Expr,
     Filter,
     Join,
     Plan,
     Project,
     Scan,
     SetOperation,
+    Span,
     Top,
     Union,
     Windows,
@@ -65,14 +67,35 @@ def _each(columns: Sequence[Col]) -> Key:
 
 def _passed(plan: Project, key: Key | None) -> Key | None:
     names: dict[Col, set[Col]] = defaultdict(set)
+    windows = _windows(plan.input)
     for column, value in plan.outputs:
-        # A window is named by its start as well.
-        if isinstance(value, exp.Dot) and value.name == "start":
+        if isinstance(value, exp.Dot) and value.name == "start" and _col(value.this) in windows:
             value = value.this
-        if isinstance(value, exp.Column):
-            names[Col(value.table, value.name)].add(column)
+        if (col := _col(value)) is not None:
+            names[col].add(column)
     found = [frozenset(new for col in each for new in names[col]) for each in key or ()]
     return tuple(found) if key is not None and all(found) else None
+
+
+def _col(value: Expr) -> Col | None:
+    return Col(value.table, value.name) if isinstance(value, exp.Column) else None
+
+
+def _windows(plan: Plan) -> dict[Col, Span]:
+    """Columns that are windows, each of which its start names as well.
+
+    That of a session does so only next to what the session is of, so no longer when rows have
+    been grouped anew.
+    """
+    found = {col: span for each in plan.inputs for col, span in _windows(each).items()}
+    if isinstance(plan, Project):
+        passed = ((column, _col(value)) for column, value in plan.outputs)
+        return {column: found[col] for column, col in passed if col in found}
+    if isinstance(plan, Aggregate | Top):
+        found = {col: span for col, span in found.items() if not span.session}
+    if isinstance(plan, Aggregate | Windows) and plan.span is not None:
+        found[plan.span.column] = plan.span
+    return {col: span for col, span in found.items() if col in plan.columns}
 
 
 def _joined(plan: Join, tables: Mapping[str, Table]) -> Key | None:

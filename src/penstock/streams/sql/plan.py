@@ -79,7 +79,7 @@ class Project:
 @dataclass(frozen=True, eq=False)
 class Join:
     """Equality alone, in which nulls are equal if it is `null_safe`; of no pairs, every row meets
-    every other. `how` is inner, left, right, full, semi or anti."""
+    every other. `how` is inner, left, full, semi or anti; a right join is a left one, turned."""
 
     left: "Plan"
     right: "Plan"

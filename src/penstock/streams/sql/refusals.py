@@ -2,6 +2,7 @@
 
 from sqlglot import exp
 
+from penstock.errors import InvalidSql
 from penstock.streams.sql.parse import Source
 from penstock.streams.sql.plan import Expr
 
@@ -36,21 +37,18 @@ _KNOWN = {
     "joins", "order", "limit", "offset", "qualify", "operation_modifiers", "exclude",
 }  # fmt: skip
 
-_CHANGING = (
-    exp.Rand,
-    exp.Randn,
-    exp.Uuid,
-    exp.CurrentTimestamp,
-    exp.CurrentDate,
-    exp.CurrentTime,
-    exp.CurrentDatetime,
-    exp.CurrentUser,
-)
-_CHANGING_NAMES = {
-    "now", "rand", "random", "randn", "randstr", "uniform", "uuid", "shuffle", "version",
-    "monotonically_increasing_id", "spark_partition_id", "input_file_name", "curdate",
-    "localtimestamp", "current_timezone", "current_user", "user", "session_user",
-    "current_database", "current_catalog", "current_schema",
+# Functions by the names that Spark or the parser has for them.
+_CHANGING = {
+    "curdate", "current_catalog", "current_database", "current_date", "current_datetime",
+    "current_schema", "current_time", "current_timestamp", "current_timezone", "current_user",
+    "current_version", "getdate", "input_file_block_length", "input_file_block_start",
+    "input_file_name", "java_method", "localtime", "localtimestamp", "monotonically_increasing_id",
+    "now", "rand", "randn", "random", "randstr", "reflect", "session_user", "shuffle",
+    "spark_partition_id", "sysdate", "try_reflect", "uniform", "user", "uuid", "version",
+}  # fmt: skip
+_GENERATORS = {
+    "explode", "explode_outer", "inline", "inline_outer", "json_tuple", "posexplode",
+    "posexplode_outer", "stack", "unnest", "variant_explode", "variant_explode_outer",
 }  # fmt: skip
 
 
@@ -71,17 +69,10 @@ def refuse_unsupported(source: Source, query: exp.Query) -> None:
             _check_table(source, node)
         elif isinstance(node, exp.Group):
             _check_group(source, node)
-        elif _is_changing(node):
-            _refuse_changing(source, node)
-        elif isinstance(node, exp.Lateral | exp.Unnest | exp.Explode | exp.Posexplode):
-            raise source.refusal(
-                "this makes several rows of one",
-                node,
-                "derive a stream with Spark's explode, and read that",
-                "LATERAL",
-                "EXPLODE",
-                "UNNEST",
-            )
+        elif isinstance(node, exp.Lateral):
+            raise _several_rows(source, node, "LATERAL")
+        elif isinstance(node, exp.Func):
+            _check_function(source, node)
         elif isinstance(node, exp.Any | exp.All) and node.find(exp.Query):
             raise source.refusal(
                 "a comparison with ANY or ALL rows is not known",
@@ -93,24 +84,29 @@ def refuse_unsupported(source: Source, query: exp.Query) -> None:
             )
 
 
-def _function_name(node: Expr) -> str:
-    return node.name.lower() if isinstance(node, exp.Anonymous) else ""
-
-
-def _is_changing(node: Expr) -> bool:
-    if isinstance(node, exp.Anonymous) and node.name.lower() == "unix_timestamp":
-        return not node.expressions
-    return isinstance(node, _CHANGING) or _function_name(node) in _CHANGING_NAMES
-
-
-def _refuse_changing(source: Source, node: Expr) -> None:
-    name = (node.name if isinstance(node, exp.Anonymous) else node.sql_name()).lower()  # type: ignore[attr-defined]
+def _check_function(source: Source, node: exp.Func) -> None:
+    name = (node.name if isinstance(node, exp.Anonymous) else node.sql_name()).lower()
+    if isinstance(node, exp.StrToUnix) and isinstance(node.this, exp.CurrentTimestamp | None):
+        name = "unix_timestamp"  # of no time that is given
+    elif name in _GENERATORS:
+        raise _several_rows(source, node, name)
+    elif name not in _CHANGING:
+        return
     raise source.refusal(
         f"{name} gives another answer each time, so rows that were counted could not be taken back",
         node,
         "let it be a column of the rows, set where they are made; what is recent can be asked for "
         "when the view is read",
         name,
+    )
+
+
+def _several_rows(source: Source, node: Expr, word: str) -> InvalidSql:
+    return source.refusal(
+        "this makes several rows of one",
+        node,
+        "derive a stream with Spark's explode, and read that",
+        word,
     )
 
 

@@ -20,6 +20,9 @@ from penstock.streams.sql.plan import (
 )
 from penstock.streams.sql.scope import Scope
 
+# Null wherever a part of them is.
+_STRICT = (exp.Paren, exp.Neg, exp.Mul, exp.Add, exp.Sub, exp.Div)
+
 
 class Selected(NamedTuple):
     """The rows that a query has, before its outputs are all that is left of them.
@@ -65,11 +68,15 @@ class Asking:
                 return self._not_in(plan, asked, found)
             equal = [exp.EQ(this=one, expression=other) for one, other in _sides(asked, found)]
             return outer_joined(self._context, plan, found.plan, "semi", [*found.outer, *equal])
-        plan, condition = self.value(plan, condition)
+        plan, condition = self._answered(plan, condition, dropping=True)
         return filtered(plan, conjuncts(condition))
 
     def value(self, plan: Plan, expression: Expr) -> tuple[Plan, Expr]:
-        """The plan with what it takes, and the expression over that."""
+        """The plan with what it takes, and the expression over that; of all rows."""
+        return self._answered(plan, expression, dropping=False)
+
+    def _answered(self, plan: Plan, expression: Expr, *, dropping: bool) -> tuple[Plan, Expr]:
+        """When `dropping`, without some rows of which it is not true."""
         inner = _topmost(expression)
         for node in inner:
             if isinstance(node, exp.Exists):
@@ -77,7 +84,8 @@ class Asking:
             elif isinstance(node, exp.In):
                 plan, value = self._is_in(plan, node)
             else:
-                plan, value = self._scalar(plan, node, comparing=_is_compared(node, expression))
+                comparing = dropping and _is_compared(node, expression)
+                plan, value = self._scalar(plan, node, comparing=comparing)
             if node is expression:
                 return plan, value
             node.replace(value)
@@ -197,8 +205,10 @@ class Asking:
         pairs = [pair(plan, found.plan, condition) for condition in found.outer]
         assert all(pairs)  # as the rows are grouped by what they are compared in
         counts = found.counts & set(columns_in(value))
-        if comparing and not counts:  # null is neither less nor more than anything
-            return inner_joined(self._context, [plan, found.plan], found.outer), value
+        # Null is neither less nor more than anything, and of no rows this is null.
+        if comparing and not counts and _is_strict(value):
+            joined = inner_joined(self._context, [plan, found.plan], found.outer)
+            return joined, exp.paren(value) if isinstance(node.parent, _STRICT) else value
         joined = outer_joined(self._context, plan, found.plan, "left", found.outer)
 
         def counted(each: Expr) -> Expr:
@@ -233,10 +243,19 @@ def _is_compared(node: Expr, expression: Expr) -> bool:
         return False
     parent = node.parent
     while parent is not None and parent is not expression:
-        if not isinstance(parent, exp.Paren | exp.Mul | exp.Add | exp.Sub | exp.Div):
+        if not isinstance(parent, _STRICT):
             return False
         parent = parent.parent
     return parent is expression
+
+
+def _is_strict(value: Expr) -> bool:
+    """Whether it is null if its columns are."""
+    if isinstance(value, exp.Cast):
+        return _is_strict(value.this)
+    if isinstance(value, _STRICT):
+        return all(_is_strict(each) for each in value.iter_expressions())
+    return isinstance(value, exp.Column | exp.Literal)
 
 
 def _sides(node: exp.In, found: Selected) -> list[tuple[Expr, Expr]]:

@@ -50,10 +50,7 @@ def _limited(plan: Plan, rank: Col, limit: int) -> Plan | None:
         inner = _limited(plan.input, rank, limit)
     elif isinstance(plan, Project) and (below := _through(plan, rank)):
         inner = _limited(plan.input, below, limit)
-    elif isinstance(plan, Top) and rank in plan.input.columns:
-        # A limit before another number is given would change that number.
-        return None
-    else:
+    else:  # not through another Top: a limit before it would change what it numbers
         return None
     return inner and replace(plan, input=inner)
 

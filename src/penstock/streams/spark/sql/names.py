@@ -12,10 +12,15 @@ from penstock.streams.sql.plan import Col, Expr
 
 
 def physical(column: Col) -> str:
-    """The name of a column in DataFrames and in state, where there are no dots."""
+    """The name of a column in DataFrames and in state, which no other column has.
+
+    Letters, digits and _ stay as they are. What else there is becomes its number between %, as
+    Spark would take a dot for a part of a struct, and a backtick for the end of a name.
+    """
     if not column.table:
         return column.name
-    return f"{column.table}__{re.sub(r'[^0-9A-Za-z_]', '_', column.name)}"
+    name = re.sub(r"\W", lambda found: f"%{ord(found[0]):x}%", column.name)
+    return f"{column.table}__{name}"
 
 
 def text_of(expression: Expr) -> str:
