@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from penstock import Log
 from penstock.cli import cli
+from penstock.runtime.views import Views
 from penstock.testing import wait_until
 from tests.cli.running import OnTerminal
 from tests.runtime.checkpoints import note
@@ -90,6 +91,20 @@ def test_after_a_position(shop: Shop, ask: Ask) -> None:
     assert "'orders' is no position" in wrong.stderr
 
 
+def test_what_was_waited_for_is_shown(
+    shop: Shop, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    position = shop.order()
+
+    def arrive(seconds: float) -> None:  # while the command waits
+        shop.process(1, 2, {"NL": {"total": 9.0, "orders": 2}})
+        shop.project(versions_ms=60_000)
+
+    monkeypatch.setattr("penstock.clock.sleep", arrive)
+    found = ask("query", "select total from revenue limit 1", "--after", str(position), "--csv")
+    assert found.stdout == "total\n9.0\n"
+
+
 def test_as_it_was_and_what_changed_since(shop: Shop, ask: Ask) -> None:
     before = shop.order()
     shop.publish(1, {"NL": {"total": 4.0, "orders": 2}, "NO": None, "SE": {"orders": 1}})
@@ -117,6 +132,21 @@ def test_as_it_was_and_what_changed_since(shop: Shop, ask: Ask) -> None:
     assert "nothing changed" in ask("diff", "revenue", "--from", "0s").stderr
     backwards = ask("diff", "revenue", "--from", str(before), "--to", "orders/0@0")
     assert (backwards.exit_code, "later than" in backwards.stderr) == (2, True)
+
+
+def test_what_is_no_moment(ask: Ask) -> None:
+    for command in (("query", "select 1 from revenue", "--as-of"), ("diff", "revenue", "--from")):
+        failed = ask(*command, "noon")
+        assert failed.exit_code == 2
+        assert "'noon' is neither a time nor a position" in failed.stderr
+
+
+def test_other_apps_are_not_opened_where_one_is_named(shop: Shop, ask: Ask) -> None:
+    other = Views(shop.folder, "other").path
+    other.parent.mkdir(parents=True)
+    other.write_text("no file of views, but long enough to be read as one: " + "x" * 100)
+    found = ask("query", "select total from revenue limit 1", "--csv", "--app", "shop")
+    assert (found.exit_code, found.stdout) == (0, "total\n2.5\n")
 
 
 def test_views_without_versions(shop: Shop, ask: Ask) -> None:

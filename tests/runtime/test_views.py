@@ -16,6 +16,7 @@ from penstock.events.schema import parse_schema
 from penstock.runtime.status import AppStatus, InputStatus, NodeStatus
 from penstock.runtime.views import Views
 from penstock.serve.projector import Projector
+from penstock.serve.reading import opened
 from penstock.testing import wait_until
 from tests.runtime.checkpoints import a_folder, note
 from tests.serve.scene import Scene
@@ -119,6 +120,18 @@ def test_every_type_comes_back(shop: Shop) -> None:
     }
 
 
+def test_rows_with_null_and_with_bytes(shop: Shop) -> None:
+    schema = parse_schema("country string, note binary, day date")
+    row = {"note": "AP8=", "day": "2026-01-31"}
+    shop.process(0, 0, {"NL": row, "NO": {}, "None": row})
+    shop.project(schema=schema)
+    revenue = shop.views["revenue"]
+    assert [row["country"] for row in revenue.rows(note=None)] == ["NO"]
+    assert [row["country"] for row in revenue.rows(country=None)] == []
+    found = list(revenue.rows(note=b"\x00\xff", day=date(2026, 1, 31)))
+    assert [row["country"] for row in found] == ["NL", "None"]
+
+
 def test_a_key_of_several_columns(shop: Shop) -> None:
     schema = parse_schema("country string, at timestamp, n long")
     at = datetime(2026, 1, 31, 10, tzinfo=UTC)
@@ -200,5 +213,23 @@ def test_as_it_was(shop: Shop) -> None:
     assert [row and row["orders"] for row in found] == [0, 1, 2]
     assert revenue.get("NL", as_of="2020-01-01") is None
     assert revenue.get("NL", as_of=datetime.now(UTC)) == revenue.get("NL")
+    assert revenue.get("NL", as_of="0s") == revenue.get("NL")
+    assert revenue.get("NL", as_of="1h") is None
     with pytest.raises(ViewBehind, match="has not been seen yet"):
         revenue.get("NL", as_of=shop.order())
+
+
+def test_a_position_that_came_after_the_reader_was_opened(shop: Shop) -> None:
+    shop.order()
+    shop.process(0, 1, {"NL": {"orders": 1}})
+    shop.project(versions_ms=60_000)
+    with opened(shop.path) as reader:
+        kept = reader.find("revenue")
+        position = shop.order()
+        shop.process(1, 2, {"NL": {"orders": 2}})
+        shop.project(versions_ms=60_000)
+        with pytest.raises(ViewBehind, match="the table of view 'revenue' has read revenue/"):
+            shop.views.batch_at(reader, kept, position)
+    found = shop.views["revenue"].get("NL", as_of=position)
+    assert found is not None
+    assert found["orders"] == 2

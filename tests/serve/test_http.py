@@ -2,9 +2,11 @@
 
 import http.client
 import json
+import select
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -13,17 +15,22 @@ import pytest
 from fastapi import FastAPI
 
 from penstock.errors import ViewBehind
-from penstock.serve.http import web_app
+from penstock.serve.http import _parcels, web_app
 from penstock.serve.listening import listening
+from penstock.serve.subscription import Event, Subscription
+from penstock.testing import wait_until
 from tests.serve.scene import Scene
 
 ROWS = {f"C{n:02}": {"total": n / 2, "orders": n} for n in range(30)}
 
 
 class Client:
-    def __init__(self, scene: Scene, address: str, waited: list[Any]) -> None:
+    def __init__(
+        self, scene: Scene, address: str, waited: list[Any], arrived: threading.Event
+    ) -> None:
         self.scene = scene
         self.waited = waited
+        self.arrived = arrived  # what lets those go on that wait for orders/0@50
         self.place = urlsplit(address)
 
     def connect(self) -> http.client.HTTPConnection:
@@ -83,9 +90,12 @@ def client(scene: Scene) -> Iterator[Client]:
     scene.commit(0, ROWS)
     scene.project(versions_ms=60_000)
     waited: list[Any] = []
+    arrived = threading.Event()
 
     def wait(view: str, position: str, timeout: str) -> None:
         waited.append((view, position, timeout))
+        if position == "orders/0@50":
+            assert arrived.wait(30)
         if position == "orders/0@99":
             raise ViewBehind("it has not been seen", hint="wait longer")
 
@@ -100,7 +110,7 @@ def client(scene: Scene) -> Iterator[Client]:
         )
 
     with listening(make, 0) as address:
-        yield Client(scene, address, waited)
+        yield Client(scene, address, waited, arrived)
 
 
 def test_which_views_there_are(client: Client) -> None:
@@ -140,6 +150,21 @@ def test_reading_ones_own_write(client: Client) -> None:
     assert (status, content["error"]) == (504, "it has not been seen")
 
 
+def test_those_who_wait_hold_up_nobody_else(client: Client) -> None:
+    slow = "/views/revenue?country=C07&position=orders/0@50&timeout=30s"
+    with ThreadPoolExecutor(50) as pool:
+        try:
+            answers = [pool.submit(client.get, slow) for _ in range(50)]
+            wait_until(lambda: len(client.waited) >= 16, within=30, what="those who wait")
+            assert client.countries("/views/revenue?country=C08") == ["C08"]
+            status, content = client.get("/views/revenue?position=orders/0@51&timeout=0s")
+            assert (status, "others wait" in content["error"]) == (504, True)
+            assert len(client.waited) == 16
+        finally:
+            client.arrived.set()
+        assert {each.result()[0] for each in answers} == {200}
+
+
 def test_as_it_was(client: Client) -> None:
     assert client.countries("/views/revenue?as_of=0") == []
     assert len(client.countries("/views/revenue?as_of=9999999999999")) == 30
@@ -152,6 +177,7 @@ def test_as_it_was(client: Client) -> None:
         ("/views/revenue?land=NL", 400, "no column 'land'"),
         ("/views/revenue?total.like=1", 400, "no comparison 'like'"),
         ("/views/revenue?total=many", 400, "'many' is not a value"),
+        (f"/views/revenue?orders={2**63}", 400, f"'{2**63}' is not a value"),
         ("/views/revenue?limit=10001", 400, "limit: Input should be less than"),
         ("/views/revenue?limit=0", 400, "limit: Input should be greater"),
         ("/views/revenue?after=x", 400, "no place between two pages"),
@@ -165,6 +191,12 @@ def test_what_is_refused(client: Client, path: str, status: int, told: str) -> N
     found, content = client.get(path)
     assert found == status
     assert told in content["error"]
+
+
+@pytest.mark.parametrize("text", ["x", "1", f"{'9' * 5_000}:", f"1:0={10**18}", "1:0=1,"])
+def test_what_is_no_id(client: Client, text: str) -> None:
+    status, content = client.get("/views/revenue/changes", **{"Last-Event-ID": text})
+    assert (status, "no id of an event" in content["error"]) == (400, True)
 
 
 def test_pages_from_elsewhere_and_endless_addresses(client: Client) -> None:
@@ -191,6 +223,15 @@ def test_changes_as_they_come(client: Client) -> None:
     assert first != second
 
 
+def test_a_change_to_nan_is_json(client: Client) -> None:
+    with client.changes() as events:
+        client.scene.commit(1, {"C00": {"total": "NaN", "orders": 1}})
+        client.scene.project(versions_ms=60_000)
+        assert events.next()[2] == {"country": "C00", "total": None, "orders": 1}
+    status, page = client.get("/views/revenue?country=C00")
+    assert (status, page["rows"][0]["total"]) == (200, None)
+
+
 def test_subscribers_are_told_of_a_rebuild(client: Client) -> None:
     with client.changes() as events:
         client.scene.log.delete("revenue")
@@ -202,6 +243,55 @@ def test_subscribers_are_told_of_a_rebuild(client: Client) -> None:
         again.project(versions_ms=60_000)
         while (event := events.next())[2]["country"] != "NO":
             assert event[2]["country"] == "NL"
+
+
+def test_so_many_may_follow_a_view(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those count who have asked, whether or not they have been answered yet."""
+    monkeypatch.setattr("penstock.serve.http._MAX_SUBSCRIBERS", 3)
+    gate = threading.Event()
+
+    class Slow(Subscription):
+        def __init__(self, *arguments: Any, **facts: Any) -> None:
+            assert gate.wait(30)
+            super().__init__(*arguments, **facts)
+
+    monkeypatch.setattr("penstock.serve.http.Subscription", Slow)
+    path = "/views/revenue/changes"
+    asking = [client.connect() for _ in range(6)]
+    for each in asking:
+        each.request("GET", path)
+    sockets = [each.sock for each in asking]
+    wait_until(
+        lambda: len(select.select(sockets, [], [], 0)[0]) == 3, within=30, what="three refusals"
+    )
+    told = select.select(sockets, [], [], 0)[0]
+    gate.set()
+    refused = [each for each in asking if each.sock in told]
+    for each in refused:
+        answer = each.getresponse()
+        assert (answer.status, b"3 follow views already" in answer.read()) == (503, True)
+    for each in asking:
+        each.close()
+
+    def is_free() -> bool:
+        connection = client.connect()
+        connection.request("GET", path)
+        status = connection.getresponse().status
+        connection.close()
+        return status == 200
+
+    wait_until(is_free, within=30, what="a place of one who has gone")
+    for _ in range(4):  # a refused one takes no place
+        assert client.get("/views/revenu/changes")[0] == 404
+    wait_until(is_free, within=30, what="a place")
+
+
+def test_events_go_out_in_parcels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.serve.http._PARCEL", 100)
+    events = [Event(f"1:0={n}", "upsert", "x" * n) for n in (10, 200, 10, 10, 90, 0)]
+    parcels = list(_parcels(events))
+    assert b"".join(parcels) == b"".join(each.encode() for each in events)
+    assert [parcel.count(b"id: ") for parcel in parcels] == [2, 3, 1]
 
 
 def test_a_port_that_is_taken(caplog: pytest.LogCaptureFixture) -> None:

@@ -59,10 +59,10 @@ def find_node(data: Path, app: str | None, node: str) -> tuple[AppStatus, NodeSt
 
 def views_of(data: Path, app: str | None) -> Views:
     """Those of the app, or of the only one that keeps any. Raises AppError, UnknownName."""
-    kept = [name for name in apps_in(data) if any(Views(data, name))]
     if app is not None:
         (status,) = statuses(data, app)
         return Views(data, status.app)
+    kept = [name for name in apps_in(data) if any(Views(data, name))]
     if len(kept) > 1:
         names = " or ".join(f"--app {name}" for name in kept)
         raise AppError(f"{len(kept)} apps keep views in {data}", hint=f"choose: {names}")

@@ -14,33 +14,29 @@ from rich.text import Text
 
 from penstock.cli.chosen import node_options, views_of
 from penstock.cli.display import left, plural, right, show, table
-from penstock.cli.moment import moment
 from penstock.cli.rendering import printable
+from penstock.errors import InvalidInput
 from penstock.events.record import Position
 from penstock.serve.columns import json_value
-from penstock.serve.positions import is_position, read_position, read_positions
+from penstock.serve.moments import read_moment
+from penstock.serve.positions import read_positions
 from penstock.serve.reading import opened
 
 SHOWN_ROWS = 1_000  # on a terminal
-
-WAITING = (
-    click.option(
-        "--after",
-        metavar="POSITION",
-        help="Wait until the views have seen it, such as orders/0@17; several with commas.",
-    ),
-    click.option(
-        "--timeout", default="10s", show_default=True, help="Wait no longer than so for --after."
-    ),
-)
 
 
 @click.command()
 @click.argument("sql")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each row.")
 @click.option("--csv", "as_csv", is_flag=True, help="Comma-separated, with a line of names.")
-@WAITING[0]
-@WAITING[1]
+@click.option(
+    "--after",
+    metavar="POSITION",
+    help="Wait until the views have seen it, such as orders/0@17; several with commas.",
+)
+@click.option(
+    "--timeout", default="10s", show_default=True, help="Wait no longer than so for --after."
+)
 @click.option(
     "--as-of",
     metavar="TIME|POSITION",
@@ -73,10 +69,12 @@ def command(
     if as_json and as_csv:
         raise click.UsageError("Give --json or --csv, not both.")
     views = views_of(data, app)
+    if after:  # before the reader is opened whose answer is shown: what it sees does not change
+        with opened(views.path) as reader:
+            names = [kept.name for kept in reader.views_read(sql)]
+        views.wait(names, read_positions(after), timeout)
     with opened(views.path) as reader:
         asked = reader.views_read(sql)
-        if after:
-            views.wait([kept.name for kept in asked], read_positions(after), timeout)
         when = None if as_of is None else time_or_position(as_of)
         past = (
             {}
@@ -96,7 +94,10 @@ def command(
 
 
 def time_or_position(text: str) -> int | Position:
-    return read_position(text) if is_position(text) else moment(text)
+    try:
+        return read_moment(text)
+    except InvalidInput as error:
+        raise click.BadParameter(f"{error.message}: {error.hint}.") from None
 
 
 def _show(names: list[str], rows: Iterator[tuple[Any, ...]]) -> None:

@@ -6,8 +6,8 @@ revenue.get("NL", after=position)          # once what was appended there has ar
 revenue.get("NL", as_of="2026-01-31T10:00")
 """
 
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,12 @@ from penstock.runtime.reach import Reach, Short, ends_in, hops_of, topics_above,
 from penstock.runtime.status import AppStatus
 from penstock.serve.catalog import Kept
 from penstock.serve.columns import python_value
-from penstock.serve.positions import is_position, read_position, read_positions
+from penstock.serve.moments import Moment, read_moment
+from penstock.serve.positions import read_positions
 from penstock.serve.reading import Filter, ViewReader, is_kept, opened, unknown_view
 
 _LOOK_EVERY = 0.02
 
-Moment = str | int | datetime | Position
-"""A time (ISO 8601, in UTC without a zone; or milliseconds since 1970), or a position."""
 After = str | Position | Iterable[Position]
 
 
@@ -62,17 +61,22 @@ class Views:
         deadline = clock.monotonic() + limit_ms / 1_000
         reaches = self._reaches(names, positions)
         while (short := self._short(reaches)) is not None:
-            life = self.status().life()
             is_over = clock.monotonic() >= deadline
-            if is_over or life in ("stopped", "gone"):
+            if is_over or not self._runs():
                 said = f"within {limit_ms / 1_000:g} s" if is_over and limit_ms else "yet"
-                raise ViewBehind(
-                    f"{', '.join(map(str, positions))} has not been seen {said}: {short}",
-                    hint=f"app {self.app!r} does not run; penstock run starts it"
-                    if life in ("stopped", "gone")
-                    else f"penstock why {short.node} says more; --timeout or timeout= waits longer",
-                )
+                raise self._behind(positions, short, said)
             clock.sleep(_LOOK_EVERY)
+
+    def _runs(self) -> bool:
+        return self.status().life() not in ("stopped", "gone")
+
+    def _behind(self, positions: Sequence[Position], short: Short, said: str) -> ViewBehind:
+        return ViewBehind(
+            f"{', '.join(map(str, positions))} has not been seen {said}: {short}",
+            hint=f"penstock why {short.node} says more; --timeout or timeout= waits longer"
+            if self._runs()
+            else f"app {self.app!r} does not run; penstock run starts it",
+        )
 
     def status(self) -> AppStatus:
         """What the app tells of itself. Raises AppError when it has never run."""
@@ -101,9 +105,12 @@ class Views:
 
     def batch_at(self, reader: ViewReader, kept: Kept, when: Moment) -> int:
         """The batch after which a view was as at that moment. Raises InvalidInput, ViewBehind."""
-        found = _moment(when)
+        found = read_moment(when)
         if isinstance(found, Position) and kept.versions_ms is not None:
-            self.wait([kept.name], found, "0s")  # what has not been seen has made no state yet
+            # What this reader's table has not seen has made no state in it yet.
+            reach = self._reaches([kept.name], [found])[kept.name]
+            if short := reach.short_of_table(kept.topic, kept.offsets):
+                raise self._behind([found], short, "yet")
         return reader.batch_at(kept, found)
 
     def _short(self, reaches: dict[str, Reach]) -> Short | None:
@@ -135,7 +142,8 @@ class View:
         `key` is the value of the key's column, or a dictionary or a sequence where it has several.
         With `after`, waits until the view has seen what was appended there, and raises ViewBehind
         when that takes longer than `timeout`. With `as_of`, the row as it was, if the view keeps
-        versions. Inside arrays, maps and structs, values are as in JSON.
+        versions; a time without a zone is meant in the machine's own, and "10m" is ten minutes
+        ago. Inside arrays, maps and structs, values are as in JSON.
         """
         if after is not None:
             self._views.wait([self.name], after, timeout)
@@ -146,12 +154,23 @@ class View:
         return None if row is None else _as_dict(kept, row)
 
     def rows(self, **equal: Any) -> Iterator[dict[str, Any]]:
-        """All rows in the order of their keys, or those with these values in these columns."""
-        filters = [Filter(name, "eq", str(value)) for name, value in equal.items()]
+        """All rows in the order of their keys, or those with these values in these columns, where
+        None is null."""
+        filters = [Filter(name, "eq", _written(value)) for name, value in equal.items()]
         with opened(self._views.path) as reader:
             kept = reader.find(self.name)
             for row in reader.scan(kept, filters):
                 yield _as_dict(kept, row)
+
+
+def _written(value: Any) -> str | None:
+    match value:
+        case None:
+            return None
+        case bytes():
+            return b64encode(value).decode()
+        case _:
+            return str(value)
 
 
 def _as_dict(kept: Kept, row: Sequence[Any]) -> dict[str, Any]:
@@ -204,21 +223,3 @@ def _positions(after: After) -> list[Position]:
             return [after]
         case _:
             return list(after)
-
-
-def _moment(when: Moment) -> int | Position:
-    match when:
-        case Position() | int():
-            return when
-        case str() if is_position(when):
-            return read_position(when)
-        case str():
-            try:
-                when = datetime.fromisoformat(when)
-            except ValueError:
-                raise InvalidInput(
-                    f"{when!r} is neither a time nor a position",
-                    hint="2026-01-31T10:00:00Z, or orders/0@17",
-                ) from None
-    zoned = when.replace(tzinfo=UTC) if when.tzinfo is None else when
-    return round(zoned.timestamp() * 1_000)

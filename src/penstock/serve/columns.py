@@ -7,6 +7,7 @@ arrays, maps and structs are JSON. NaN is null there.
 
 import json
 import math
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -26,6 +27,14 @@ _SQL_TYPES: dict[Form, str] = {
     "real": "REAL",
     "bytes": "BLOB",
     "boolean": "INTEGER",
+}
+_WRITTEN: dict[Form, str] = {
+    "integer": ", from -2^63 up to 2^63 - 1",
+    "boolean": ": true or false",
+    "time": ", as 2026-01-31T10:00:00Z",
+    "local time": ", as 2026-01-31T10:00:00",
+    "date": ", as 2026-01-31",
+    "bytes": ", in base64",
 }
 
 
@@ -127,9 +136,9 @@ def json_value(value: Any, form: Form) -> Any:
         case "json":
             return json.loads(value)
         case "bytes":
-            from base64 import b64encode
-
             return b64encode(value).decode()
+        case "real" if math.isnan(value):  # as SQLite keeps it
+            return None
         case "real" if math.isinf(value):  # which JSON has no number for
             return "Infinity" if value > 0 else "-Infinity"
         case _:
@@ -137,26 +146,35 @@ def json_value(value: Any, form: Form) -> Any:
 
 
 def asked_value(text: str, column: Column) -> Any:
-    """A value that somebody wrote, as SQLite has it. Raises InvalidInput."""
+    """A value that somebody wrote as it stands in JSON, as SQLite has it. Raises InvalidInput."""
     try:
         match column.form:
             case "integer":
-                return int(text)
+                return _long(text)
             case "real" | "decimal":
                 return float(text)
             case "boolean":
                 return {"true": 1, "false": 0}[text.lower()]
             case "time" | "local time":
                 return time_text(datetime.fromisoformat(text), column.form)
+            case "date":
+                return date.fromisoformat(text).isoformat()
             case "bytes":
-                return bytes.fromhex(text)
+                return b64decode(text, validate=True)
             case _:
                 return text
     except (ValueError, KeyError, OverflowError):
         raise InvalidInput(
             f"{text!r} is not a value of column {column.name!r}",
-            hint=f"it is of type {column.type}",
+            hint=f"it is of type {column.type}{_WRITTEN.get(column.form, '')}",
         ) from None
+
+
+def _long(text: str) -> int:
+    number = int(text)
+    if not -(2**63) <= number < 2**63:  # which SQLite has no integers beyond
+        raise OverflowError
+    return number
 
 
 def time_text(moment: datetime, form: Form = "time") -> str:

@@ -8,7 +8,8 @@ GET /views/revenue/changes                   server-sent events
 import json
 import threading
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,20 +19,23 @@ from fastapi import Depends, FastAPI, Header, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.types import Receive, Scope, Send
 
 from penstock import clock
 from penstock.clock import instant_text
 from penstock.errors import AppError, InvalidInput, PenstockError, UnknownName, ViewBehind
 from penstock.serve.catalog import Kept
 from penstock.serve.columns import json_value
-from penstock.serve.reading import MAX_ROWS, Filter, ViewReader, is_kept, opened
-from penstock.serve.subscription import Subscription
+from penstock.serve.reading import MAX_ROWS, Filter, Page, ViewReader, is_kept, opened
+from penstock.serve.subscription import Event, Subscription
 
 HOSTS = ["127.0.0.1", "localhost"]  # others are pages from elsewhere that try their luck
 _OWN = frozenset({"limit", "after", "position", "timeout", "as_of"})  # what is no column
 _MAX_QUERY = 8 * 1024  # bytes
 _MAX_WAIT = 60_000
+_MAX_WAITING = 16  # threads of their own, so that others are answered meanwhile
 _MAX_SUBSCRIBERS = 100
+_PARCEL = 1024 * 1024  # bytes of events that are sent at once, and one event more
 _LOOK_EVERY = 0.1
 _ALIVE_EVERY = 15.0
 _STATUS: Mapping[type[PenstockError], int] = {UnknownName: 404, InvalidInput: 400, ViewBehind: 504}
@@ -50,7 +54,8 @@ def web_app(
     bounded = [Depends(_check_length)]
     web = FastAPI(title=app, docs_url=None, redoc_url=None, dependencies=bounded)
     web.add_middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)
-    subscribers: set[Subscription] = set()
+    waiting = anyio.CapacityLimiter(_MAX_WAITING)
+    subscribers: set[object] = set()
 
     @web.exception_handler(PenstockError)
     def refuse(request: Request, error: PenstockError) -> JSONResponse:
@@ -70,35 +75,41 @@ def web_app(
             return [_about(kept) for kept in reader.views()]
 
     @web.get("/views/{name}")
-    def rows(
+    async def rows(
         request: Request,
         name: str,
         limit: Annotated[int, Query(ge=1, le=MAX_ROWS)] = 100,
         after: str | None = None,
         position: str | None = None,
-        timeout: str = "10s",
+        within: Annotated[str, Query(alias="timeout")] = "10s",
         as_of: str | None = None,
     ) -> Response:
         """Rows in the order of their keys. `after` is the `next` of the page before."""
+
+        def answer() -> str:
+            with opened(path) as reader:
+                kept = reader.find(name)
+                page = reader.page(
+                    kept,
+                    _filters(request),
+                    limit=limit,
+                    after=None if after is None else _key(after),
+                    batch=None if as_of is None else batch_at(reader, kept, as_of),
+                )
+            return _as_json(kept, page)
+
         if position is not None:
-            if clock.duration_ms(timeout) > _MAX_WAIT:
-                raise InvalidInput(f"nobody waits for {timeout}", hint="up to 60s")
-            wait(name, position, timeout)
-        with opened(path) as reader:
-            kept = reader.find(name)
-            page = reader.page(
-                kept,
-                _filters(request),
-                limit=limit,
-                after=None if after is None else _key(after),
-                batch=None if as_of is None else batch_at(reader, kept, as_of),
-            )
-        content = {
-            "view": name,
-            "rows": [_as_object(kept, row) for row in page.rows],
-            "next": None if page.next is None else urlsafe_b64encode(page.next).decode(),
-        }
-        return Response(json.dumps(content), media_type="application/json")
+            limit_ms = clock.duration_ms(within)
+            if limit_ms > _MAX_WAIT:
+                raise InvalidInput(f"nobody waits for {within}", hint="up to 60s")
+            # The wait itself ends in time; a second later, it has not even begun.
+            with anyio.move_on_after(limit_ms / 1_000 + 1) as scope:
+                await run_sync(wait, name, position, within, limiter=waiting)
+            if scope.cancelled_caught:
+                raise ViewBehind(
+                    f"{_MAX_WAITING} others wait for positions already", hint="come back later"
+                )
+        return Response(await run_sync(answer), media_type="application/json")
 
     @web.get("/views/{name}/changes")
     async def changes(
@@ -117,33 +128,60 @@ def web_app(
 
         if len(subscribers) >= _MAX_SUBSCRIBERS:
             raise AppError(f"{_MAX_SUBSCRIBERS} follow views already", hint="come back later")
-        subscription = await run_sync(subscribe)
-        return StreamingResponse(
-            _events(subscription, subscribers, stop), media_type="text/event-stream"
-        )
+        place = object()
+        subscribers.add(place)
+        try:
+            subscription = await run_sync(subscribe)
+        except BaseException:
+            subscribers.discard(place)
+            raise
+        return _EventStream(_events(subscription, stop), lambda: subscribers.discard(place))
 
     return web
 
 
-async def _events(
-    subscription: Subscription, subscribers: set[Subscription], stop: threading.Event
-) -> AsyncIterator[bytes]:
+class _EventStream(StreamingResponse):
+    def __init__(self, content: AsyncIterator[bytes], at_end: Callable[[], None]) -> None:
+        """`at_end` is called in any case, also when nobody is there any more for the first event,
+        so that `content` never begins."""
+        super().__init__(content, media_type="text/event-stream")
+        self._at_end = at_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._at_end()
+
+
+async def _events(subscription: Subscription, stop: threading.Event) -> AsyncIterator[bytes]:
     heard = clock.monotonic()
-    subscribers.add(subscription)
-    try:
-        yield b": connected\n\n"
-        while not stop.is_set():
-            found = await run_sync(lambda: b"".join(each.encode() for each in subscription.poll()))
-            if found:
+    yield b": connected\n\n"
+    while not stop.is_set():
+        has_heard = False
+        with closing(_parcels(subscription.poll())) as parcels:
+            while not stop.is_set() and (found := await run_sync(next, parcels, b"")):
                 yield found
-                heard = clock.monotonic()
-                continue
-            if clock.monotonic() - heard > _ALIVE_EVERY:
-                yield b": nothing new\n\n"
-                heard = clock.monotonic()
-            await anyio.sleep(_LOOK_EVERY)
-    finally:
-        subscribers.discard(subscription)
+                has_heard = True
+        if has_heard:
+            heard = clock.monotonic()
+            continue
+        if clock.monotonic() - heard > _ALIVE_EVERY:
+            yield b": nothing new\n\n"
+            heard = clock.monotonic()
+        await anyio.sleep(_LOOK_EVERY)
+
+
+def _parcels(events: Iterable[Event]) -> Generator[bytes, None, None]:
+    found, size = [], 0
+    for event in events:
+        found.append(event.encode())
+        size += len(found[-1])
+        if size >= _PARCEL:
+            yield b"".join(found)
+            found, size = [], 0
+    if found:
+        yield b"".join(found)
 
 
 def _check_length(request: Request) -> None:
@@ -185,8 +223,13 @@ def _about(kept: Kept) -> dict[str, Any]:
     }
 
 
-def _as_object(kept: Kept, row: tuple[Any, ...]) -> dict[str, Any]:
-    return {
-        column.name: json_value(value, column.form)
-        for column, value in zip(kept.columns, row, strict=True)
-    }
+def _as_json(kept: Kept, page: Page) -> str:
+    rows = [
+        {
+            column.name: json_value(value, column.form)
+            for column, value in zip(kept.columns, row, strict=True)
+        }
+        for row in page.rows
+    ]
+    after = None if page.next is None else urlsafe_b64encode(page.next).decode()
+    return json.dumps({"view": kept.name, "rows": rows, "next": after})

@@ -1,6 +1,7 @@
 """Reading the file of an app's views, while the app that writes it runs or not.
 
-Whoever reads sees the state after one batch, never half of one, and never waits for the writer.
+Whoever reads sees the state after one batch, never half of one, and never waits for the writer. All
+that is read by one opened reader is of one moment, whatever is written or built anew meanwhile.
 """
 
 import difflib
@@ -11,6 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from penstock import clock
 from penstock.errors import InvalidInput, StorageFailed, UnknownName
 from penstock.events.record import Position
 from penstock.serve import catalog, past
@@ -18,6 +20,7 @@ from penstock.serve.catalog import Kept, quoted
 from penstock.serve.columns import asked_value
 
 MAX_ROWS = 10_000  # of a page
+MAX_SECONDS = 10.0  # for a page
 _OPERATORS = {"eq": "=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 _STEPS = 10_000  # of SQLite's machine, between two calls of Python
 _NO_TABLE = re.compile(r"no such table: (?:\w+\.)?(.+)")
@@ -25,11 +28,12 @@ _TABLE = re.compile(r"(.+)@\d+(?: versions)?")
 
 
 class Filter(NamedTuple):
-    """A condition on a column; the operator is one of eq, gt, gte, lt, lte."""
+    """A condition on a column; the operator is one of eq, gt, gte, lt, lte. The value is as in
+    JSON, and None is for null, which nothing but eq finds."""
 
     column: str
     operator: str
-    value: str
+    value: str | None
 
 
 class Page(NamedTuple):
@@ -43,29 +47,41 @@ def is_kept(path: Path) -> bool:
     """Whether there is a file of views, and not only the beginnings of one."""
     if not path.exists():
         return False
-    with closing(_connected(path)) as connection:
-        try:
-            return bool(connection.execute("PRAGMA user_version").fetchone()[0])
-        except sqlite3.DatabaseError as error:
-            raise StorageFailed(f"{path} cannot be read: {error}") from error
-
-
-def _connected(path: Path) -> sqlite3.Connection:
-    address = f"{path.absolute().as_uri()}?mode=ro"
-    return sqlite3.connect(address, uri=True, timeout=30.0, isolation_level=None)
+    with _snapshot(path) as connection:
+        return _has_format(connection)
 
 
 @contextmanager
 def opened(path: Path) -> Iterator["ViewReader"]:
-    """Raises UnknownName when there are no views, StorageFailed when the file cannot be read."""
-    if not is_kept(path):
-        raise UnknownName(
-            f"no view is kept in {path}", hint="@app.view(...) declares one, penstock run builds it"
-        )
+    """The views as they are now, and stay for this reader; who waits for them to change opens
+    again. Raises UnknownName when there are no views, StorageFailed when the file cannot be read.
+    """
+    unknown = UnknownName(
+        f"no view is kept in {path}", hint="@app.view(...) declares one, penstock run builds it"
+    )
+    if not path.exists():
+        raise unknown
+    with _snapshot(path) as connection:
+        if not _has_format(connection):
+            raise unknown
+        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        yield ViewReader(connection)
+
+
+def _has_format(connection: sqlite3.Connection) -> bool:
+    return bool(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+@contextmanager
+def _snapshot(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that sees the file as it is at its first statement."""
+    address = f"{path.absolute().as_uri()}?mode=ro"
     try:
-        with closing(_connected(path)) as connection:
-            connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-            yield ViewReader(connection)
+        with closing(
+            sqlite3.connect(address, uri=True, timeout=30.0, isolation_level=None)
+        ) as connection:
+            connection.execute("BEGIN")
+            yield connection
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.ProgrammingError | sqlite3.IntegrityError):
             raise
@@ -109,13 +125,27 @@ class ViewReader:
         after: bytes | None = None,
         batch: int | None = None,
     ) -> Page:
-        """Rows that fit, after a key; as they are now or were after a batch."""
+        """Rows that fit, after a key; as they are now or were after a batch. Raises InvalidInput
+        when they are not found in time, as where filters leave few rows of many."""
         source = kept.table if batch is None else f"({past.as_of(kept, batch, '_key, ')})"
         where, values = _where(kept, filters, after)
-        rows = self._connection.execute(
-            f"SELECT _key, {kept.names} FROM {source}{where} ORDER BY _key LIMIT ?",
-            (*values, limit + 1),
-        ).fetchall()
+        deadline = clock.monotonic() + MAX_SECONDS
+        self._connection.set_progress_handler(lambda: clock.monotonic() > deadline, _STEPS)
+        try:
+            rows = self._connection.execute(
+                f"SELECT _key, {kept.names} FROM {source}{where} ORDER BY _key LIMIT ?",
+                (*values, limit + 1),
+            ).fetchall()
+        except sqlite3.OperationalError as error:
+            if str(error) != "interrupted":
+                raise
+            raise InvalidInput(
+                f"the rows of view {kept.name!r} were not found within {MAX_SECONDS:g} s",
+                hint=f"filters on its key ({', '.join(kept.key)}) are fast, others look at every "
+                "row; penstock query takes its time",
+            ) from error
+        finally:
+            self._connection.set_progress_handler(None, 0)
         more = rows[limit - 1][0] if len(rows) > limit else None
         return Page([row[1:] for row in rows[:limit]], more)
 
@@ -237,6 +267,8 @@ def _condition(kept: Kept, asked: Filter) -> tuple[str, Any]:
             hint=f"{asked.column}=... or {asked.column}.gte=..., of: {', '.join(_OPERATORS)}",
         )
     name = quoted(column.name)
+    if asked.value is None:
+        return f"{name} {'IS' if operator == '=' else operator} ?", None
     if column.form == "decimal":
         name = f"CAST({name} AS REAL)"  # its text would sort as text
     return f"{name} {operator} ?", asked_value(asked.value, column)

@@ -19,7 +19,7 @@ from penstock.streams.source.spec import SourceSpec
 from penstock.streams.source.topic import open_topic
 
 _AT_ONCE = 10_000  # records of a partition between two looks at whether anybody still listens
-_ID = re.compile(r"(\d+):((?:\d+=\d+(?:,\d+=\d+)*)?)")
+_ID = re.compile(r"(\d{1,18}):((?:\d{1,9}=\d{1,18}(?:,\d{1,9}=\d{1,18})*)?)")
 
 
 @dataclass(frozen=True)
