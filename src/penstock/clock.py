@@ -1,5 +1,6 @@
 """The only place that asks the system for the time, and the reading of durations."""
 
+import math
 import re
 import time
 from datetime import UTC, datetime, timedelta
@@ -52,7 +53,7 @@ def duration_ms(duration: Duration) -> int:
             break
         total += float(amount) * scale
         position = match.end()
-    if position == 0 or position != len(text):
+    if position == 0 or position != len(text) or math.isinf(total):
         raise InvalidDuration(
             f"{duration!r} is not a duration",
             hint='write a number and a unit, such as "10s", "5 minutes", "1h 30m" or "7 days"',

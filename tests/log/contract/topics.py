@@ -64,6 +64,7 @@ class TopicsContract:
         [
             ({"colour": "red"}, InvalidPolicy),
             ({"retention": "soon"}, InvalidDuration),
+            ({"retention": "9" * 400 + "s"}, InvalidDuration),
             ({"segment_bytes": "many"}, InvalidPolicy),
             ({"message_timestamp_type": "Tomorrow"}, InvalidPolicy),
         ],
