@@ -33,10 +33,11 @@ class Shop(Scene):
         log.create("orders", partitions=1)
         self.tell()
 
-    def tell(self, **facts: Any) -> None:
+    def tell(self, *, starting: bool = False, **facts: Any) -> None:
         now = int(datetime.now(UTC).timestamp() * 1_000)
         orders = InputStatus("orders", "orders", source={"log": str(self.folder)})
-        nodes = [NodeStatus("revenue", "running", inputs=[orders], output="revenue")]
+        inputs = [] if starting else [orders]
+        nodes = [NodeStatus("revenue", "running", inputs=inputs, output="revenue")]
         whole: dict[str, Any] = {"stopped": False, **facts}
         AppStatus("shop", os.getpid(), now, now, nodes, **whole).write(self.path.parent)
 
@@ -199,6 +200,18 @@ def test_positions_that_lead_nowhere(shop: Shop, after: str, told: str) -> None:
     shop.project()
     with pytest.raises(InvalidInput, match=told):
         shop.views["revenue"].get("NL", after=after)
+
+
+def test_an_app_that_starts_is_waited_for(shop: Shop) -> None:
+    """It does not tell yet what its nodes read."""
+    position = shop.order()
+    shop.process(0, 1, {"NL": {"orders": 1}})
+    shop.project()
+    shop.tell(starting=True)
+    with pytest.raises(ViewBehind, match="app 'shop' is still starting"):
+        shop.views["revenue"].get("NL", after=position, timeout="0s")
+    shop.tell()
+    assert shop.views["revenue"].get("NL", after=position) is not None
 
 
 def test_as_it_was(shop: Shop) -> None:

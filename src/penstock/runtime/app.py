@@ -292,6 +292,8 @@ class App:
             self.nodes[name] = node
 
         if sql is not None:
+            if not isinstance(sql, str):
+                raise InvalidInput(f"{sql!r} is no SQL", hint='app.view(name, sql="SELECT ...")')
             declare(*sql_function(sql))
             return None
         if not key:

@@ -313,7 +313,9 @@ def ensure_topics(
                 hint=f"penstock topics create {topic.topic}, or declare it with partitions=4 "
                 "to have it made",
             )
-        log.create(topic.topic, partitions=topic.partitions)
+        # The rows of a table are there until they are deleted, however old they are.
+        kept = {"retention_ms": -1} if topic.key else {}
+        log.create(topic.topic, partitions=topic.partitions, **kept)
     if built.output is None:
         return
     if built.output.topic not in present:

@@ -59,6 +59,12 @@ class Views:
         positions = _positions(after)
         limit_ms = duration_ms(timeout)
         deadline = clock.monotonic() + limit_ms / 1_000
+        while self._is_starting():  # what its nodes read is not told before
+            if clock.monotonic() >= deadline:
+                raise ViewBehind(
+                    f"app {self.app!r} is still starting", hint="--timeout or timeout= waits longer"
+                )
+            clock.sleep(_LOOK_EVERY)
         reaches = self._reaches(names, positions)
         while (short := self._short(reaches)) is not None:
             is_over = clock.monotonic() >= deadline
@@ -66,6 +72,9 @@ class Views:
                 said = f"within {limit_ms / 1_000:g} s" if is_over and limit_ms else "yet"
                 raise self._behind(positions, short, said)
             clock.sleep(_LOOK_EVERY)
+
+    def _is_starting(self) -> bool:
+        return self._runs() and any(not node.inputs for node in self.status().nodes)
 
     def _runs(self) -> bool:
         return self.status().life() not in ("stopped", "gone")

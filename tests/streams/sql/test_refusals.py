@@ -123,3 +123,8 @@ def test_the_start_of_a_window_identifies_it_and_that_of_no_other_struct(
 ) -> None:
     rides = Table(("id", "rider", "trip", "at"), ("id",))
     assert plan_view(text, {"rides": rides}).key == key
+
+
+def test_a_query_that_is_nested_too_deeply() -> None:
+    with pytest.raises(InvalidSql, match="nested too deeply"):
+        tables_of(f"SELECT {'(' * 5_000}1{')' * 5_000} AS one FROM orders")

@@ -75,6 +75,10 @@ class Source:
             statements = dialect.parser().parse(_without_table_words(tokens), self.text)
         except TokenError as error:
             raise InvalidSql(f"this is no SQL: {error}", hint="is a quote not closed?") from None
+        except RecursionError:
+            raise InvalidSql(
+                "the query is nested too deeply", hint="give its parts names: WITH part AS (...)"
+            ) from None
         except ParseError as error:
             raise self._no_sql(error) from None
         found = [each for each in statements if each is not None]

@@ -100,7 +100,10 @@ class Lowering:
         return frame.select(*columns, *own_weight(frame))
 
     def _join(self, plan: Join) -> DataFrame:
-        left, right = (self.frame(side) for side in plan.inputs)
+        # A stream of which no column is needed would be rows of nothing, which Arrow cannot count.
+        left, right = (
+            self.frame(side) if side.columns else self._side(side) for side in plan.inputs
+        )
         on = [(physical(one), physical(other)) for one, other in plan.on]
         joined = table_join(*_comparable(left, right, on), plan.how, null_safe=plan.null_safe)
         return joined.select(*map(physical, plan.columns), WEIGHT)
