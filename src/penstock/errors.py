@@ -47,6 +47,16 @@
 Each carries a hint: what to do about it.
 """
 
+import difflib
+from collections.abc import Iterable
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """A hint for a name that is not there, whatever its case; "" when none is like it."""
+    known = {each.lower(): each for each in names}
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    return f"did you mean {known[near[0]]!r}?" if near else ""
+
 
 class PenstockError(Exception):
     """The root of the tree. `str()` gives the message, then the hint on a line of its own."""

@@ -1,13 +1,12 @@
 """Which app a command asks about, and which of its nodes: those that have run in a data folder."""
 
 from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from penstock.errors import AppError, UnknownName
+from penstock.errors import AppError, UnknownName, did_you_mean
 from penstock.runtime.folders import NodeFolder, app_folder, apps_in
 from penstock.runtime.status import AppStatus, NodeStatus
 from penstock.runtime.views import Views
@@ -79,6 +78,5 @@ def _listed(told: Sequence[AppStatus]) -> str:
 
 def _unknown(message: str, name: str, names: Iterable[str]) -> UnknownName:
     names = list(names)
-    near = get_close_matches(name, names, n=1)
     there = f"there are: {', '.join(names)}" if names else "none has run there"
-    return UnknownName(message, hint=f"did you mean {near[0]!r}?" if near else there)
+    return UnknownName(message, hint=did_you_mean(name, names) or there)

@@ -16,7 +16,6 @@ from penstock.cli.chosen import node_options, views_of
 from penstock.cli.display import left, plural, show, table
 from penstock.cli.query import SHOWN_ROWS, cell, time_or_position
 from penstock.serve.catalog import Kept
-from penstock.serve.columns import json_value
 from penstock.serve.past import Difference, Row
 from penstock.serve.reading import opened
 
@@ -97,9 +96,6 @@ def _change(before: Any, after: Any) -> Text:
 
 def _as_object(kept: Kept, each: Difference) -> dict[str, Any]:
     def row(values: Row | None) -> dict[str, Any] | None:
-        if values is None:
-            return None
-        pairs = zip(kept.columns, values, strict=True)
-        return {column.name: json_value(value, column.form) for column, value in pairs}
+        return None if values is None else kept.as_json(values)
 
     return {"change": _kind(each), "before": row(each.before), "after": row(each.after)}

@@ -1,6 +1,5 @@
 """How the nodes of an app hang together: checked before Spark starts, and put in order."""
 
-import difflib
 import inspect
 from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
@@ -8,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from penstock.errors import CyclicNodes, DuplicateName, InvalidInput, UnknownName
+from penstock.errors import CyclicNodes, DuplicateName, InvalidInput, UnknownName, did_you_mean
 from penstock.log.policy import check_topic_name
 from penstock.runtime.declarations import Declaration, Derivation, Function, Node, Rejected, View
 from penstock.serve.catalog import versions_of
@@ -124,9 +123,9 @@ def downstream(nodes: Mapping[str, Node], name: str) -> set[str]:
 
 
 def unknown(name: str, known: Iterable[str], who: str, whose: str = "this app") -> UnknownName:
-    near = difflib.get_close_matches(name, known, n=1)
+    known = list(known)
     there = ", ".join(sorted(known)) or "nothing yet"
     return UnknownName(
         f"{who} {name!r}, which {whose} does not have",
-        hint=f"did you mean {near[0]!r}?" if near else f"it has: {there}",
+        hint=did_you_mean(name, known) or f"it has: {there}",
     )

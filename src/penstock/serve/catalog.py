@@ -6,10 +6,11 @@ name shows it. Another is one that is being built anew beside it.
 
 import json
 import sqlite3
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
-from penstock.serve.columns import Column
+from penstock.serve.columns import Column, json_value
 
 FORMAT = 2
 _CREATE = """
@@ -69,6 +70,13 @@ class Kept:
     def names(self) -> str:
         """Its columns, quoted, one after the other."""
         return ", ".join(quoted(each.name) for each in self.columns)
+
+    def as_json(self, row: Iterable[Any]) -> dict[str, Any]:
+        """The values of a row, as SQLite has them, by their names as they stand in JSON."""
+        return {
+            column.name: json_value(value, column.form)
+            for column, value in zip(self.columns, row, strict=True)
+        }
 
     def column(self, name: str) -> Column | None:
         return next((each for each in self.columns if each.name == name), None)

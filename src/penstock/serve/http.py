@@ -25,7 +25,6 @@ from penstock import clock
 from penstock.clock import instant_text
 from penstock.errors import AppError, InvalidInput, PenstockError, UnknownName, ViewBehind
 from penstock.serve.catalog import Kept
-from penstock.serve.columns import json_value
 from penstock.serve.reading import MAX_ROWS, Filter, Page, ViewReader, is_kept, opened
 from penstock.serve.subscription import Event, Subscription
 
@@ -224,12 +223,6 @@ def _about(kept: Kept) -> dict[str, Any]:
 
 
 def _as_json(kept: Kept, page: Page) -> str:
-    rows = [
-        {
-            column.name: json_value(value, column.form)
-            for column, value in zip(kept.columns, row, strict=True)
-        }
-        for row in page.rows
-    ]
+    rows = [kept.as_json(row) for row in page.rows]
     after = None if page.next is None else urlsafe_b64encode(page.next).decode()
     return json.dumps({"view": kept.name, "rows": rows, "next": after})

@@ -51,27 +51,54 @@ def batch_at(connection: sqlite3.Connection, kept: Kept, when: int | Position) -
 
 def _batch_of(connection: sqlite3.Connection, kept: Kept, position: Position) -> int:
     _check_known(connection, kept, position)
-    place = f"$.{quoted(position.topic)}"
-    span = f"{place}.{quoted(str(position.partition))}"
-    found = connection.execute(
-        f"SELECT batch, json_extract(read, '{span}[0]') FROM \"@batches\" "
-        f"WHERE view = ? AND json_extract(read, '{span}[1]') > ? ORDER BY batch LIMIT 1",
-        (kept.id, position.offset),
-    ).fetchone()
+    found = _first_to_read(connection, kept, position)
     if found is None:  # it was read by a batch that changed nothing, after all others
         return kept.batch
-    batch, began = found
+    batch, (began, _) = found
     if began <= position.offset:
-        return int(batch)
+        return batch
     # The batch that read it changed nothing: the one before is how things were.
-    before, is_unknown = connection.execute(
-        f"SELECT max(batch), max(json_extract(read, '{place}') IS NULL) FROM \"@batches\" "
-        "WHERE view = ? AND batch < ?",
-        (kept.id, batch),
-    ).fetchone()
-    if is_unknown or (before is None and kept.history_ms):
+    before = _batch(connection, kept, "batch < ? ORDER BY batch DESC", batch)
+    if before is None and not kept.history_ms:
+        return -1
+    if before is None or _span(before[1], position) is None:
         raise _too_long_ago(kept)
-    return -1 if before is None else int(before)
+    return before[0]
+
+
+def _first_to_read(
+    connection: sqlite3.Connection, kept: Kept, position: Position
+) -> tuple[int, list[int]] | None:
+    """The first batch that has read beyond the position, and from where to where; by halves, as
+    later ones have read further."""
+    low, high, found = -1, kept.batch, None
+    while low <= high:
+        middle = (low + high) // 2
+        there = _batch(connection, kept, "batch >= ? ORDER BY batch", middle)
+        if there is None or there[0] > high:
+            high = middle - 1
+            continue
+        batch, span = there[0], _span(there[1], position)
+        if span is not None and span[1] > position.offset:
+            found, high = (batch, span), middle - 1
+        else:
+            low = batch + 1
+    return found
+
+
+def _batch(
+    connection: sqlite3.Connection, kept: Kept, which: str, number: int
+) -> tuple[int, str] | None:
+    found: tuple[int, str] | None = connection.execute(
+        f'SELECT batch, read FROM "@batches" WHERE view = ? AND {which} LIMIT 1', (kept.id, number)
+    ).fetchone()
+    return found
+
+
+def _span(read: str, position: Position) -> list[int] | None:
+    """From where to where a batch has read the partition, None if nobody knows."""
+    span: list[int] | None = json.loads(read).get(position.topic, {}).get(str(position.partition))
+    return span
 
 
 def _check_known(connection: sqlite3.Connection, kept: Kept, position: Position) -> None:

@@ -4,7 +4,6 @@ Whoever reads sees the state after one batch, never half of one, and never waits
 that is read by one opened reader is of one moment, whatever is written or built anew meanwhile.
 """
 
-import difflib
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from penstock import clock
-from penstock.errors import InvalidInput, StorageFailed, UnknownName
+from penstock.errors import InvalidInput, StorageFailed, UnknownName, did_you_mean
 from penstock.events.record import Position
 from penstock.serve import catalog, past
 from penstock.serve.catalog import Kept, quoted
@@ -236,11 +235,8 @@ class ViewReader:
 
 
 def unknown_view(name: str, names: Sequence[str]) -> UnknownName:
-    near = difflib.get_close_matches(name, names, n=1)
     there = f"there are: {', '.join(sorted(names))}" if names else "no view is kept yet"
-    return UnknownName(
-        f"there is no view {name!r}", hint=f"did you mean {near[0]!r}?" if near else there
-    )
+    return UnknownName(f"there is no view {name!r}", hint=did_you_mean(name, names) or there)
 
 
 def _where(

@@ -10,7 +10,7 @@ from penstock import clock
 from penstock.errors import InvalidInput
 from penstock.events.schema import parse_schema
 from penstock.serve.catalog import Kept
-from penstock.serve.columns import json_value, sql_values
+from penstock.serve.columns import sql_values
 from penstock.serve.reading import opened
 from penstock.streams.source.progress import Progress
 from penstock.streams.source.ranges import Range
@@ -98,11 +98,9 @@ class Subscription:
             topic.close()
 
     def _event(self, kept: Kept, values: tuple[object, ...], *, is_gone: bool) -> Event:
-        row = {
-            column.name: json_value(value, column.form)
-            for column, value in zip(kept.columns, values, strict=True)
-            if not is_gone or column.name in kept.key
-        }
+        row = kept.as_json(values)
+        if is_gone:
+            row = {name: row[name] for name in row if name in kept.key}
         return Event(self._id(), "delete" if is_gone else "upsert", json.dumps(row))
 
     def _id(self) -> str:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from penstock.errors import InvalidInput
 from penstock.streams.algebra.changes import DELETED, OFFSET, TIME, TIME_TYPE, WEIGHT
-from penstock.streams.algebra.joins.history import HistoryKernel
 from penstock.streams.algebra.kernel import END
 from penstock.streams.algebra.kernels import kernel_from_spec
+from penstock.streams.algebra.keyed.history import HistoryKernel
 from tests.streams.algebra.batches import MISHAPS, Query, batch_of, cut
 
 SCHEMA = pa.schema(

@@ -10,12 +10,12 @@ from penstock.streams.algebra.analytics.in_order import InOrderKernel
 from penstock.streams.algebra.analytics.latest import LatestKernel
 from penstock.streams.algebra.analytics.seen import SeenKernel
 from penstock.streams.algebra.analytics.series import SeriesKernel
-from penstock.streams.algebra.joins.history import HistoryKernel
 from penstock.streams.algebra.joins.sides import Side
 from penstock.streams.algebra.kernel import Kernel
 from penstock.streams.algebra.keyed.aggregate import AggregateKernel
 from penstock.streams.algebra.keyed.copies import CopiesKernel
 from penstock.streams.algebra.keyed.held import HeldKernel
+from penstock.streams.algebra.keyed.history import HistoryKernel
 from penstock.streams.algebra.keyed.top import TopKernel
 from penstock.streams.algebra.keyed.upserts import UpsertKernel
 from penstock.streams.algebra.windows.hopping import HoppingKernel

@@ -8,9 +8,9 @@ from pyspark.sql import DataFrame
 from penstock.clock import Duration
 from penstock.errors import InvalidInput
 from penstock.streams.algebra.changes import WEIGHT
-from penstock.streams.algebra.joins.history import VALID_FROM, HistoryKernel
 from penstock.streams.algebra.joins.lookup import LookupKernel
 from penstock.streams.algebra.joins.temporal import TemporalKernel
+from penstock.streams.algebra.keyed.history import VALID_FROM, HistoryKernel
 from penstock.streams.algebra.windows.window import micros
 from penstock.streams.source.spec import EVENT_TIME
 from penstock.streams.spark.exchange import run_kernel

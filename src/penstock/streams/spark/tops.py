@@ -10,6 +10,8 @@ from penstock.streams.algebra.rows.sort_key import OrderBy
 from penstock.streams.spark.operators import ANY_TIME, run, schema_of
 from penstock.streams.spark.origin import time_column
 
+COPY = "copy"
+
 
 def top(
     df: DataFrame,
@@ -19,7 +21,6 @@ def top(
     *,
     skip: int = 0,
     rank: str | None = None,
-    checkpoint: str | None = None,
 ) -> DataFrame:
     """A table of `n` rows of each group after the first `skip`, in an order of columns, which are
     descending or not, with nulls first or not; `rank` names a column for the place of each."""
@@ -33,9 +34,9 @@ def top(
         rank=rank,
         time=time and time.name,
     )
-    return run(df, kernel, checkpoint, ANY_TIME)
+    return run(df, kernel, None, ANY_TIME)
 
 
-def copies(df: DataFrame, number: str = "copy", *, checkpoint: str | None = None) -> DataFrame:
-    """The same table, in which rows that are there more than once are numbered."""
-    return run(df, CopiesKernel(schema_of(df), number), checkpoint, ANY_TIME)
+def copies(df: DataFrame) -> DataFrame:
+    """The same table, in which rows that are there more than once are numbered: `copy`."""
+    return run(df, CopiesKernel(schema_of(df), COPY), None, ANY_TIME)

@@ -1,6 +1,5 @@
 """The text of a view: parsed, and refused where it asks for what cannot be kept up to date."""
 
-import difflib
 import re
 from collections.abc import Iterable, Sequence
 
@@ -9,7 +8,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token
 
-from penstock.errors import InvalidSql
+from penstock.errors import InvalidSql, did_you_mean
 from penstock.streams.sql.plan import Expr
 
 WINDOWS = ("window", "session_window")
@@ -129,7 +128,6 @@ def _without_table_words(tokens: list[Token]) -> list[Token]:
 def nearest(name: str, names: Iterable[str]) -> str:
     """A hint for a name that is not there."""
     names = list(names)
-    close = difflib.get_close_matches(name.lower(), [each.lower() for each in names], 1)
-    if close:
-        return f"did you mean {next(each for each in names if each.lower() == close[0])!r}?"
-    return f"there are {', '.join(names)}" if names else "there are none"
+    return did_you_mean(name, names) or (
+        f"there are {', '.join(names)}" if names else "there are none"
+    )

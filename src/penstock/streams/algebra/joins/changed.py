@@ -28,13 +28,3 @@ class Changed(WeightChanges):
     def keys(self) -> tuple[list[pa.Array], Numbers]:
         """The different join keys, and that of each element."""
         return distinct_keys(self.rows, self._width)
-
-
-def group_keys(
-    keys: list[pa.Array], length: int, side: int, panes: Numbers | None = None
-) -> pa.RecordBatch:
-    """The keys of groups of state: the join key, the side, and where time is cut the pane."""
-    arrays = [*keys, pa.array(np.full(length, side, np.int8))]
-    if panes is not None:
-        arrays.append(pa.array(panes))
-    return pa.RecordBatch.from_arrays(arrays, names=[str(number) for number in range(len(arrays))])

@@ -20,11 +20,12 @@ import pyarrow as pa
 from penstock.errors import InvalidInput
 from penstock.events.compiled import Numbers
 from penstock.streams.algebra.changes import TIME, WEIGHT
-from penstock.streams.algebra.joins.changed import Changed, group_keys
+from penstock.streams.algebra.joins.changed import Changed
 from penstock.streams.algebra.joins.matches import MATCHES, Rows, Touched
 from penstock.streams.algebra.joins.pairs import Pairs, have_keys
 from penstock.streams.algebra.joins.sides import LEFT, RIGHT, ROW, SIDE, two_sides
 from penstock.streams.algebra.kernel import NEVER, one_batch, passed, without_late
+from penstock.streams.algebra.rows.groups import keys_and
 from penstock.streams.algebra.rows.own_columns import DUE, PANE
 from penstock.streams.algebra.rows.weights import added_up, weights_of
 from penstock.streams.state import BucketState, StateSchema, fixed_width
@@ -153,7 +154,7 @@ class IntervalJoinKernel:
         behind = np.flatnonzero(panes[0] != panes[1])
         for pane, some in zip(panes, (np.arange(len(own)), behind), strict=True):
             indices = pa.array(some)
-            groups = group_keys(
+            groups = keys_and(
                 [column.take(indices) for column in keys], len(some), 1 - side, pane[some]
             )
             for which, places in state.members(groups):

@@ -16,8 +16,9 @@ from penstock.errors import InvalidInput
 from penstock.streams.algebra.changes import DELETED, OFFSET, TIME, WEIGHT
 from penstock.streams.algebra.kernel import schema_from_spec, schema_to_spec
 from penstock.streams.algebra.rows.row_bytes import from_bytes, to_bytes
-from penstock.streams.algebra.rows.shape import column_type, names_of
+from penstock.streams.algebra.rows.shape import column_type, names_of, visible
 from penstock.streams.algebra.rows.times import check_time, event_times
+from penstock.streams.algebra.rows.weights import weight_column
 
 LEFT, RIGHT = 0, 1
 SIDE = "(side)"
@@ -58,11 +59,8 @@ class Side:
         self.on_hidden = on_hidden
         if time is not None:
             check_time(schema, time)
-        self.columns = [
-            pa.field(each.name, each.type)
-            for each in schema
-            if each.name[0] != "_" and not (on_hidden and each.name in self.on)
-        ]
+        hidden = self.on if on_hidden else ()
+        self.columns = [each for each in visible(schema) if each.name not in hidden]
         on_kinds = [column_type(schema, name) for name in self.on]
         # Floats are not, as a key does not tell -0.0 from 0.0.
         self._from_key = {
@@ -108,10 +106,7 @@ class Side:
         if DELETED in self.schema.names:
             values = pc.if_else(rows.column(DELETED), pa.scalar(None, pa.binary()), values)
         columns.append(values)
-        if WEIGHT in self.schema.names:
-            columns.append(rows.column(WEIGHT).cast(pa.int64()))
-        else:
-            columns.append(pa.array(np.ones(length, np.int64)))
+        columns.append(weight_column(rows))
         return pa.RecordBatch.from_arrays(columns, schema=self.packed)
 
     def read(self, elements: pa.RecordBatch) -> list[pa.Array]:

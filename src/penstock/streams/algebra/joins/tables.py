@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from penstock.events.compiled import Numbers
 from penstock.streams.algebra.changes import WEIGHT
-from penstock.streams.algebra.joins.changed import Changed, group_keys
+from penstock.streams.algebra.joins.changed import Changed
 from penstock.streams.algebra.joins.pairs import Pairs, have_keys
 from penstock.streams.algebra.joins.sides import LEFT, RIGHT, SIDE, two_sides
 from penstock.streams.algebra.kernel import one_batch
+from penstock.streams.algebra.rows.groups import keys_and
 from penstock.streams.algebra.rows.weights import added_up, weights_of
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
@@ -77,7 +78,7 @@ class TableJoinKernel:
         for side in (LEFT, RIGHT):
             own = changed.of_side(side)
             if self._pairs.are_given and len(own):
-                groups = group_keys(changed.keys_of(own), len(own), 1 - side)
+                groups = keys_and(changed.keys_of(own), len(own), 1 - side)
                 candidates = state.members(groups)
                 yield from self._pairs.changed(state, changed, side, own, candidates)
         for side in (LEFT, RIGHT):
@@ -105,7 +106,7 @@ class TableJoinKernel:
             return
         indices = pa.array(turned)
         some = [column.take(indices) for column in keys]
-        for which, places in state.members(group_keys(some, len(turned), side)):
+        for which, places in state.members(keys_and(some, len(turned), side)):
             there = changed.at(state, places)
             signs = np.where(now[turned[which]], 1, -1)
             weights = np.where(there.are_changed, 0, there.after * signs)
@@ -128,7 +129,7 @@ def _counts(
     state: BucketState, changed: Changed, keys: list[pa.Array], ids: Numbers, side: int
 ) -> tuple[Numbers, Numbers]:
     """How many rows this side has of each key, before and after."""
-    count = state.member_counts(group_keys(keys, int(ids.max()) + 1, side))
+    count = state.member_counts(keys_and(keys, int(ids.max()) + 1, side))
     of_side = changed.sides == side
     before, after = (
         count - np.bincount(ids[of_side & (weights == 0)], minlength=len(count))

@@ -18,12 +18,12 @@ import pyarrow as pa
 from penstock.errors import InvalidInput
 from penstock.events.compiled import Numbers
 from penstock.streams.algebra.changes import TIME, TIME_TYPE, WEIGHT, WEIGHT_FIELD
-from penstock.streams.algebra.joins.changed import Changed, group_keys
+from penstock.streams.algebra.joins.changed import Changed
 from penstock.streams.algebra.joins.pairs import have_keys
 from penstock.streams.algebra.joins.sides import LEFT, RIGHT, SIDE, two_sides
 from penstock.streams.algebra.joins.versions import FOREVER, NONE, Versions, versions_of
 from penstock.streams.algebra.kernel import NEVER, one_batch, passed, without_late
-from penstock.streams.algebra.rows.groups import distinct_keys, each_once
+from penstock.streams.algebra.rows.groups import distinct_keys, each_once, keys_and
 from penstock.streams.algebra.rows.own_columns import DUE
 from penstock.streams.algebra.rows.weights import added_up, weights_of
 from penstock.streams.state import BucketState, StateSchema, fixed_width
@@ -95,7 +95,7 @@ class TemporalKernel:
             news = changed.of_side(RIGHT)
             keys = changed.keys_of(news)
             touched.append(pa.RecordBatch.from_arrays(keys, names=self.keys))
-            found = [places for _, places in state.members(group_keys(keys, len(news), LEFT))]
+            found = [places for _, places in state.members(keys_and(keys, len(news), LEFT))]
             events = each_once(events, changed.places[changed.of_side(LEFT)], *found)
         elements = state.take_keys(events)
         asked = one_batch([elements.select(list(self.keys)), *touched])

@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from penstock.events.compiled import Mask, Numbers
 from penstock.streams.algebra.changes import TIME
-from penstock.streams.algebra.joins.changed import group_keys
 from penstock.streams.algebra.joins.sides import PLACE, RIGHT, ROW
+from penstock.streams.algebra.rows.groups import keys_and
 from penstock.streams.algebra.rows.order import order_words
 from penstock.streams.state import BucketState, fixed_width
 
@@ -56,7 +56,7 @@ class Versions(NamedTuple):
 
 def versions_of(state: BucketState, keys: list[pa.Array], count: int) -> Versions:
     """All versions of these keys."""
-    found = list(state.members(group_keys(keys, count, RIGHT)))
+    found = list(state.members(keys_and(keys, count, RIGHT)))
     if not found:
         nothing = np.empty(0, np.int64)
         none = np.empty(0, np.bool_)

@@ -15,8 +15,8 @@ from penstock.events.compiled import Numbers
 from penstock.streams.algebra.changes import WEIGHT, WEIGHT_FIELD
 from penstock.streams.algebra.kernel import one_batch, schema_from_spec, schema_to_spec
 from penstock.streams.algebra.rows.groups import counted_out
-from penstock.streams.algebra.rows.shape import check_result_names
-from penstock.streams.algebra.rows.weights import WeightChanges, added_up, weights_of
+from penstock.streams.algebra.rows.shape import check_result_names, visible
+from penstock.streams.algebra.rows.weights import WeightChanges, added_up, weight_column, weights_of
 from penstock.streams.state import BucketState, StateSchema
 
 
@@ -29,7 +29,7 @@ class CopiesKernel:
     def __init__(self, schema: pa.Schema, number: str) -> None:
         self.schema = schema
         self.number = number
-        fields = [pa.field(each.name, each.type) for each in schema if each.name[0] != "_"]
+        fields = visible(schema)
         self.keys = tuple(each.name for each in fields)
         check_result_names([number, *self.keys])
         weight = pa.field(WEIGHT, pa.int64())
@@ -40,11 +40,10 @@ class CopiesKernel:
         self.needed = (*self.keys, *hidden)
 
     def partial(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        weights = pa.array(np.ones(rows.num_rows, np.int64))
-        if WEIGHT in self.schema.names:
-            weights = rows.column(WEIGHT).cast(pa.int64())
         columns = [rows.column(name) for name in self.keys]
-        return added_up(pa.RecordBatch.from_arrays([*columns, weights], schema=self.packed))
+        return added_up(
+            pa.RecordBatch.from_arrays([*columns, weight_column(rows)], schema=self.packed)
+        )
 
     def step(
         self, state: BucketState, packed: Sequence[pa.RecordBatch], clock: int | None

@@ -7,25 +7,18 @@ runs short, the first level that has any fills it and what lies between. A row i
 that a change costs about the same however many rows there are.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.events.compiled import Numbers
+from penstock.streams.algebra.rows.groups import keys_and
 from penstock.streams.state import BucketState
 
 LEVEL = "(level)"
 ENTRY = "(entry)"  # bytes that compare as the rows do
 _GROWTH = 8
 _LEAST = 256  # rows of level 0
-
-
-def level_keys(columns: Sequence[pa.Array], length: int, level: int) -> pa.RecordBatch:
-    """The keys of a level of each of these groups."""
-    arrays = [*columns, pa.array(np.full(length, level, np.int8))]
-    return pa.RecordBatch.from_arrays(arrays, names=[str(number) for number in range(len(arrays))])
 
 
 def _bound(level: int) -> int:
@@ -55,7 +48,7 @@ class Levels:
         for level in range(127):
             bounds = np.full(count, -1)
             found: list[pa.Array] = []
-            for which, places in state.members(level_keys(keys, count, _bound(level))):
+            for which, places in state.members(keys_and(keys, count, _bound(level))):
                 bounds[which] = sum(map(len, found)) + np.arange(len(which))
                 found.append(state.take_keys(places).column(ENTRY))
             if not found:
@@ -121,15 +114,15 @@ class Levels:
         """The groups whose level 0 has too few rows, of which so many are not counted, while there
         are more behind it."""
         count = len(without)
-        sizes = state.member_counts(level_keys(keys, count, 0)) - without
-        bounds = state.member_counts(level_keys(keys, count, _bound(0)))
+        sizes = state.member_counts(keys_and(keys, count, 0)) - without
+        bounds = state.member_counts(keys_and(keys, count, _bound(0)))
         return np.flatnonzero((sizes < self.least) & (bounds > 0))
 
     def _size(self, state: BucketState, key: list[pa.Array], level: int) -> int:
-        return int(state.member_counts(level_keys(key, 1, level))[0])
+        return int(state.member_counts(keys_and(key, 1, level))[0])
 
     def _places(self, state: BucketState, key: list[pa.Array], level: int) -> Numbers:
-        found = [places for _, places in state.members(level_keys(key, 1, level))]
+        found = [places for _, places in state.members(keys_and(key, 1, level))]
         return np.concatenate(found) if found else np.empty(0, np.int64)
 
     def _taken(self, state: BucketState, places: Numbers) -> pa.RecordBatch:
@@ -148,6 +141,6 @@ class Levels:
         state.put(places, rows.select(state.schema.values.names))
 
     def _put_bound(self, state: BucketState, key: list[pa.Array], level: int, bound: bytes) -> None:
-        keys = level_keys(key, 1, _bound(level))
+        keys = keys_and(key, 1, _bound(level))
         arrays = [*keys.columns, pa.array([bound], pa.binary())]
         state.find_or_add(pa.RecordBatch.from_arrays(arrays, schema=state.schema.keys))

@@ -18,13 +18,13 @@ from penstock.errors import InvalidInput
 from penstock.events.compiled import Mask, Numbers
 from penstock.streams.algebra.changes import TIME, TIME_TYPE, WEIGHT, WEIGHT_FIELD
 from penstock.streams.algebra.kernel import one_batch, schema_from_spec, schema_to_spec
-from penstock.streams.algebra.keyed.levels import ENTRY, LEVEL, Levels, level_keys
-from penstock.streams.algebra.rows.groups import counted_out, distinct_keys, each_once
+from penstock.streams.algebra.keyed.levels import ENTRY, LEVEL, Levels
+from penstock.streams.algebra.rows.groups import counted_out, distinct_keys, each_once, keys_and
 from penstock.streams.algebra.rows.row_bytes import to_bytes
-from penstock.streams.algebra.rows.shape import check_result_names, column_type, names_of
+from penstock.streams.algebra.rows.shape import check_result_names, column_type, names_of, visible
 from penstock.streams.algebra.rows.sort_key import OrderBy, check_order, sort_keys, sorted_within
 from penstock.streams.algebra.rows.times import event_times
-from penstock.streams.algebra.rows.weights import WeightChanges, added_up, weights_of
+from penstock.streams.algebra.rows.weights import WeightChanges, added_up, weight_column, weights_of
 from penstock.streams.state import BucketState, StateSchema, cells, fixed_width
 from penstock.streams.state.cells import Cells
 
@@ -64,7 +64,7 @@ class TopKernel:
         self.time = time
         for each in self.order:
             check_order(column_type(schema, each.column), each.column)
-        self._columns = [pa.field(each.name, each.type) for each in schema if each.name[0] != "_"]
+        self._columns = visible(schema)
         times = [] if time is None else [pa.field(TIME, TIME_TYPE)]
         self._inside = [each for each in [*self._columns, *times] if each.name not in self.keys]
         ranks = [] if rank is None else [pa.field(rank, pa.int64())]
@@ -99,12 +99,9 @@ class TopKernel:
         order = sort_keys([(rows.column(each.column), *each[1:]) for each in self.order], length)
         sizes = cells.to_cells(order).sizes
         entries = pc.binary_join_element_wise(order, to_bytes(inside, self._inside, length), b"")
-        weights = pa.array(np.ones(length, np.int64))
-        if not self._grows:
-            weights = rows.column(WEIGHT).cast(pa.int64())
         keys = [rows.column(name) for name in self.keys]
         packed = pa.RecordBatch.from_arrays(
-            [*keys, entries, pa.array(sizes), weights], schema=self.packed
+            [*keys, entries, pa.array(sizes), weight_column(rows)], schema=self.packed
         )
         return self._first(packed) if self._grows else packed
 
@@ -158,7 +155,7 @@ class TopKernel:
         while len(short := self._levels.are_short(state, some, gone)):
             for each in short:
                 self._levels.refill(state, [column.slice(each, 1) for column in some])
-        found = list(state.members(level_keys(some, len(heads), 0)))
+        found = list(state.members(keys_and(some, len(heads), 0)))
         which, places = (np.concatenate(parts) for parts in zip(*found, strict=True))
         elements = state.take(places)
         order = sorted_within(which, elements.column(ENTRY))
@@ -219,7 +216,7 @@ class TopKernel:
         for level in np.unique(levels).tolist():
             groups = each_once(ids[levels == level])
             indices = pa.array(groups)
-            some = level_keys([column.take(indices) for column in keys], len(groups), level)
+            some = keys_and([column.take(indices) for column in keys], len(groups), level)
             found.append(groups[state.member_counts(some) > self._levels.most(level)])
         for group in each_once(*found):
             yield [column.slice(group, 1) for column in keys]

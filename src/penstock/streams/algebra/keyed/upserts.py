@@ -29,7 +29,7 @@ from penstock.streams.algebra.changes import (
 from penstock.streams.algebra.kernel import one_batch, schema_from_spec, schema_to_spec
 from penstock.streams.algebra.rows.groups import Groups, group_rows, spans
 from penstock.streams.algebra.rows.order import last_rows, order_words
-from penstock.streams.algebra.rows.shape import column_type, names_of
+from penstock.streams.algebra.rows.shape import column_type, names_of, visible
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
 
@@ -54,7 +54,7 @@ class UpsertKernel:
             raise InvalidInput(
                 "changes with a weight are no upserts", hint="they are a table already"
             )
-        fields = [pa.field(each.name, each.type) for each in schema if each.name[0] != "_"]
+        fields = visible(schema)
         self._columns = [field.name for field in fields]
         keys = [pa.field(name, column_type(schema, name)) for name in self.keys]
         values = [field for field in fields if field.name not in self.keys]

@@ -103,6 +103,12 @@ def distinct_keys(rows: pa.RecordBatch, width: int) -> tuple[list[pa.Array], Num
     return groups.keys.columns, groups.ids
 
 
+def keys_and(columns: list[pa.Array], length: int, number: int, *more: Numbers) -> pa.RecordBatch:
+    """Keys of groups of state: some columns, then a small number, and words behind it."""
+    arrays = [*columns, pa.array(np.full(length, number, np.int8)), *map(pa.array, more)]
+    return pa.RecordBatch.from_arrays(arrays, names=[str(place) for place in range(len(arrays))])
+
+
 def each_once(*places: Numbers) -> Numbers:
     """In ascending order. NumPy does it by hashing, which takes thirty times as long."""
     every = np.sort(np.concatenate(places))

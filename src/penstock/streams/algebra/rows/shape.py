@@ -38,6 +38,11 @@ class RowShape:
         return column_type(self.schema, column)
 
 
+def visible(schema: pa.Schema) -> list[pa.Field]:
+    """The columns that are not penstock's own, which begin with `_`; each may be null."""
+    return [pa.field(each.name, each.type) for each in schema if each.name[0] != "_"]
+
+
 def names_of(columns: str | Sequence[str]) -> tuple[str, ...]:
     """Raises InvalidInput for what is no name."""
     names = list(columns) if isinstance(columns, list | tuple) else [columns]

@@ -15,6 +15,13 @@ def weights_of(rows: pa.RecordBatch) -> Numbers:
     return fixed_width.numbers(rows.column(WEIGHT))
 
 
+def weight_column(rows: pa.RecordBatch) -> pa.Array:
+    """As int64; 1 for each row that has none, and is there to stay."""
+    if WEIGHT in rows.schema.names:
+        return rows.column(WEIGHT).cast(pa.int64())
+    return pa.array(np.ones(rows.num_rows, np.int64))
+
+
 def added_up(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Each row once, with what all its weights add up to; without those of no weight."""
     weights = weights_of(rows)

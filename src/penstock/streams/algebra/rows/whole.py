@@ -15,7 +15,7 @@ from penstock.events.compiled import Numbers
 from penstock.streams.algebra.changes import OFFSET, PARTITION, TIME, TIME_TYPE, WEIGHT
 from penstock.streams.algebra.folds.picks import beside, place_word
 from penstock.streams.algebra.kernel import schema_from_spec, schema_to_spec
-from penstock.streams.algebra.rows.shape import column_type, names_of
+from penstock.streams.algebra.rows.shape import column_type, names_of, visible
 from penstock.streams.algebra.rows.times import check_time, event_times
 
 _PLACE = (PARTITION, OFFSET)
@@ -35,7 +35,7 @@ class WholeRows:
     @cached_property
     def columns(self) -> list[pa.Field]:
         """Those of the schema but for the ones that begin with `_`, in its order."""
-        return [pa.field(each.name, each.type) for each in self.schema if each.name[0] != "_"]
+        return visible(self.schema)
 
     @cached_property
     def times(self) -> list[pa.Field]:

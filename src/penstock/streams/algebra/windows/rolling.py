@@ -12,6 +12,7 @@ from penstock.streams.algebra.changes import TIME_TYPE
 from penstock.streams.algebra.folds.fold import Parts
 from penstock.streams.algebra.rows.groups import Groups
 from penstock.streams.algebra.rows.order import order_words
+from penstock.streams.algebra.rows.shape import visible
 from penstock.streams.algebra.windows.entries import (
     Entries,
     Moments,
@@ -36,7 +37,7 @@ class RollingKernel(SlidingKernel):
 
     @property
     def _fields(self) -> list[pa.Field]:
-        return [pa.field(each.name, each.type) for each in self.schema if each.name[0] != "_"]
+        return visible(self.schema)
 
     @property
     def _kept(self) -> list[pa.Field]:

@@ -17,7 +17,7 @@ from penstock.errors import InvalidInput, InvalidSql
 from penstock.streams.spark.origin import Origin, origin_of, with_origin
 from penstock.streams.spark.place import QueryPlace, building, place_for
 from penstock.streams.spark.sql.lowering import Lowering
-from penstock.streams.spark.tops import copies
+from penstock.streams.spark.tops import COPY, copies
 from penstock.streams.sql import Table, View, plan_view, tables_of
 from penstock.streams.sql.plan import Aggregate, Filter, Plan, Project
 
@@ -108,7 +108,7 @@ def keyed(df: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
         return df, names
     numbered = copies(df)
     setattr(numbered, _ATTRIBUTE, getattr(df, _ATTRIBUTE, (None, {})))
-    return numbered, (*names, "copy")
+    return numbered, (*names, COPY)
 
 
 def _table(df: DataFrame) -> Table:
