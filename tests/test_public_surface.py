@@ -102,7 +102,7 @@ def test_the_exception_tree_is_the_one_drawn() -> None:
     assert drawn == [
         (name, error.mro()[1].__name__)
         for name, error in vars(errors).items()
-        if inspect.isclass(error)
+        if inspect.isclass(error) and error.__module__ == errors.__name__
     ]
 
 
