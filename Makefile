@@ -44,6 +44,7 @@ bench: setup peers ## beside Apache Kafka, native Spark and Flink, into bench/re
 	$(BIN)/penstock bench log
 	$(BIN)/penstock bench spark
 	$(BIN)/penstock bench windows
+	$(BIN)/penstock bench views
 
 pins: setup ## constraints.txt anew, with the newest versions
 	$(BIN)/uv pip compile -q --universal --upgrade --no-annotate --no-header \

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.bench.windows.flink import flink_missing
+from penstock.bench.flink import flink_missing
 from penstock.bench.windows.queries import ALL
 from tests.conftest import without_peer
 

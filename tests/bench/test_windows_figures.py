@@ -1,7 +1,8 @@
 import pytest
 
+from penstock.bench.flink import FLINK
 from penstock.bench.spark_figures import NATIVE, PENSTOCK, Figures
-from penstock.bench.windows.figures import CONTENDERS, FLINK, goals
+from penstock.bench.windows.figures import CONTENDERS, goals
 from penstock.bench.windows.queries import ALL, ROLLING, TUMBLING
 from penstock.bench.windows.report import WindowsReport
 from penstock.bench.windows.state import Kept, hopping, sessions

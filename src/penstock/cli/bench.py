@@ -74,3 +74,16 @@ def windows(repeats: int, quick: bool, output: Path) -> None:
     from penstock.bench.windows.run import run
 
     run(repeats=repeats, quick=quick, output=output)
+
+
+@measured
+def views(repeats: int, quick: bool, output: Path) -> None:
+    """Run joins and views, those of Spark alone and of Flink in turn, and write a table of all.
+
+    \b
+    Example:
+      penstock bench views --repeats 5 --output results.md
+    """
+    from penstock.bench.views.run import run
+
+    run(repeats=repeats, quick=quick, output=output)

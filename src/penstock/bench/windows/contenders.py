@@ -8,12 +8,12 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 import penstock as ps
+from penstock.bench.flink import FLINK, Files, Flink
 from penstock.bench.spark_figures import NATIVE, PENSTOCK
 from penstock.bench.spark_queries import durations
 from penstock.bench.windows.events import SCHEMA, TOPIC, Events
-from penstock.bench.windows.figures import FLINK, FROM_LOG
-from penstock.bench.windows.flink import Flink
-from penstock.bench.windows.queries import WAIT, Asked
+from penstock.bench.windows.figures import FROM_LOG
+from penstock.bench.windows.queries import FLINK_TYPES, WAIT, Asked
 from penstock.events.schema import parse_schema
 from penstock.log import Log
 from penstock.streams.source.spec import SourceSpec
@@ -122,4 +122,5 @@ class FlinkSql(Contender):
         self._flink = flink
 
     def milliseconds(self, asked: Asked, stored: Stored, into: Path | None = None) -> int:
-        return self._flink.milliseconds(stored.whole, asked.flink, asked.flink_types, into)
+        events = Files(FLINK_TYPES, stored.whole)
+        return self._flink.milliseconds({"events": events}, asked.flink, asked.flink_types, into)

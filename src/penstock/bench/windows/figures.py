@@ -1,9 +1,10 @@
 """Whom windows are measured with, and the goals that the figures are held against."""
 
+from penstock.bench.flink import FLINK
 from penstock.bench.spark_figures import NATIVE, PENSTOCK, Figures, Goal
 from penstock.bench.windows.queries import ALL
 
-FROM_LOG, FLINK = f"{PENSTOCK}, from its log", "Flink SQL"
+FROM_LOG = f"{PENSTOCK}, from its log"
 CONTENDERS = (PENSTOCK, FROM_LOG, NATIVE, FLINK)
 
 

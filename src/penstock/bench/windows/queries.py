@@ -10,6 +10,9 @@ import penstock as ps
 from penstock.bench.figures import Row
 
 WAIT = "10 seconds"
+FLINK_TYPES = """\
+`key` BIGINT, shop BIGINT, amount DOUBLE, `at` TIMESTAMP_LTZ(3),
+WATERMARK FOR `at` AS `at` - INTERVAL '10' SECOND"""
 _MINUTE, _TEN_MINUTES, _FIVE_MINUTES, _GAP = "1 minute", "10 minutes", "5 minutes", "30 seconds"
 _SPEED = "records/s"
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import median
 
-from penstock.bench.figures import Row
-from penstock.bench.sheet import Lines, Sheet, markdown_table
-from penstock.bench.spark_figures import NATIVE, PENSTOCK, Figures
-from penstock.bench.windows.figures import CONTENDERS, FLINK, FROM_LOG, goals
+from penstock.bench.beside import Beside
+from penstock.bench.flink import FLINK
+from penstock.bench.sheet import markdown_table
+from penstock.bench.spark_figures import NATIVE, PENSTOCK, Goal
+from penstock.bench.windows.figures import CONTENDERS, FROM_LOG, goals
 from penstock.bench.windows.queries import ALL
 from penstock.bench.windows.state import Kept
 
@@ -37,33 +37,17 @@ _METHOD = f"""\
 
 
 @dataclass(frozen=True)
-class WindowsReport(Sheet[Figures]):
+class WindowsReport(Beside):
     kept: Kept
     overlapping: dict[int, int]
 
     title = "Windows"
     method = _METHOD
     contenders = CONTENDERS
-    ratios = (f"to {FLINK}", f"to {NATIVE}")
+    rows = tuple(asked.row for asked in ALL)
 
-    def medians(self) -> Lines:
-        for row in (asked.row for asked in ALL):
-            ratios = (self._ratio(row, other) for other in (FLINK, NATIVE))
-            yield row.title, *(self._median(row, name) for name in CONTENDERS), *ratios
-
-    def _median(self, row: Row, contender: str) -> str:
-        values = self.figures.of(row, contender)
-        if not values:
-            return ""
-        low, high = row.short(min(values)), row.short(max(values))
-        return f"{row.short(median(values))} ({low}-{high})"
-
-    def _ratio(self, row: Row, other: str) -> str:
-        return f"{self.figures.ratio(row, other):.2f}x" if self.figures.of(row, other) else ""
-
-    def goals(self) -> Lines:
-        for goal in goals(self.figures):
-            yield goal.text, goal.measured, "met" if goal.met else "missed"
+    def _goals(self) -> Iterable[Goal]:
+        return goals(self.figures)
 
     def sections(self) -> Iterable[str]:
         kept = self.kept
@@ -76,8 +60,3 @@ class WindowsReport(Sheet[Figures]):
         )
         lines = ((str(n), f"{rows:,}") for n, rows in self.overlapping.items())
         yield markdown_table(("windows that an event is in", "rows of state"), lines)
-
-    def values(self) -> Lines:
-        for row in (asked.row for asked in ALL):
-            values = (self.figures.of(row, name) for name in CONTENDERS)
-            yield row.title, *(", ".join(f"{each:.0f}" for each in some) for some in values)

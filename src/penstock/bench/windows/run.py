@@ -6,13 +6,13 @@ from pathlib import Path
 import pyspark
 from rich.console import Console
 
+from penstock.bench.flink import FLINK_VERSION, Flink
 from penstock.bench.machine import facts
 from penstock.bench.spark_figures import Figures
 from penstock.bench.steps import Steps
 from penstock.bench.windows import state
 from penstock.bench.windows.contenders import Contender, FlinkSql, FromLog, Native, Ours, Stored
 from penstock.bench.windows.events import Events
-from penstock.bench.windows.flink import FLINK_VERSION, Flink
 from penstock.bench.windows.queries import ALL, Asked
 from penstock.bench.windows.report import WindowsReport
 from penstock.bench.windows.truth import check

@@ -27,7 +27,7 @@ from penstock.streams.algebra.joins.sides import LEFT, RIGHT, ROW, SIDE, two_sid
 from penstock.streams.algebra.kernel import NEVER, one_batch, passed, without_late
 from penstock.streams.algebra.rows.groups import keys_and
 from penstock.streams.algebra.rows.own_columns import DUE, PANE
-from penstock.streams.algebra.rows.weights import added_up, weights_of
+from penstock.streams.algebra.rows.weights import added_up, one_by_one, weights_of
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
 _AT = "(at)"  # the event time again, where it can be read without the key
@@ -96,6 +96,12 @@ class IntervalJoinKernel:
         return not self.is_final or (alone and self.correct_for > 0)
 
     def step(
+        self, state: BucketState, packed: Sequence[pa.RecordBatch], clock: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        changes = self._changes(state, packed, clock)
+        return changes if self.takes_back else map(one_by_one, changes)
+
+    def _changes(
         self, state: BucketState, packed: Sequence[pa.RecordBatch], clock: int | None
     ) -> Iterator[pa.RecordBatch]:
         before, now = passed(state, clock)

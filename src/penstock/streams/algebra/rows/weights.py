@@ -36,6 +36,18 @@ def added_up(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows
 
 
+def one_by_one(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of which none is taken back, each as often as its weight says, with a weight of 1: as
+    a stream has them, which tells no weights."""
+    weights = weights_of(rows)
+    if (weights == 1).all():
+        return rows
+    rows = rows.take(pa.array(np.repeat(np.arange(len(weights)), weights)))
+    field = rows.schema.field(WEIGHT)
+    ones = pa.array(np.ones(rows.num_rows, np.int64)).cast(field.type)
+    return rows.set_column(rows.schema.get_field_index(WEIGHT), field, ones)
+
+
 class Weights(NamedTuple):
     """Of rows of state, before the step and after, and whether it changes them."""
 

@@ -12,14 +12,15 @@ import selectors
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from penstock.errors import NodeFailed, PenstockError
 from penstock.testing.kafka import jars_folder
 
-FLINK_VERSION = "2.3.0"
+FLINK, FLINK_VERSION = "Flink SQL", "2.3.0"
 
 _JOB = Path(__file__).with_name("flink_job.py")
 _WITHIN = 300.0
@@ -39,6 +40,13 @@ def _folder() -> Path:
     return jars_folder("flink", FLINK_VERSION)
 
 
+class Files(NamedTuple):
+    """Parquet files of a folder as a table: `types` is what stands in its parentheses."""
+
+    types: str
+    folder: Path
+
+
 class Flink:
     """One process for all jobs, warm from the second on; each has a cluster of its own in it."""
 
@@ -56,18 +64,30 @@ class Flink:
             text=True,
         )
 
-    def milliseconds(self, events: Path, query: str, types: str, into: Path | None = None) -> int:
-        """How long a query over a folder of events runs; its rows go into a folder, or nowhere.
+    def milliseconds(
+        self,
+        tables: Mapping[str, Files],
+        query: str,
+        types: str,
+        into: Path | None = None,
+        *,
+        taken_back: bool = False,
+    ) -> int:
+        """How long a query over tables runs; its rows go into Parquet files, or nowhere.
+
+        When rows may be `taken_back`, the files have changes: lines of JSON, with what was there
+        `before` and what is `after`.
 
         Raises NodeFailed, with the end of what Flink said, when it fails or does not end.
         """
         assert self._process.stdin
         assert self._process.stdout
         job = {
-            "events": str(events),
+            "tables": {name: (each.types, str(each.folder)) for name, each in tables.items()},
             "query": query,
             "types": types,
             "into": str(into) if into else None,
+            "taken_back": taken_back,
         }
         with contextlib.suppress(BrokenPipeError):  # who has ended gives no answer
             print(json.dumps(job), file=self._process.stdin, flush=True)
