@@ -1,9 +1,15 @@
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from penstock.errors import ForeignCheckpoint, NodeChanged
 from penstock.runtime.folders import NodeFolder, app_folder, apps_in
+from penstock.streams.algebra.changes import TIME_TYPE
+from penstock.streams.algebra.joins.lookup import LookupKernel
+from penstock.streams.algebra.joins.temporal import TemporalKernel
+from penstock.streams.spark.place import QueryPlace
 
 FACTS = {
     "buckets": 4,
@@ -48,6 +54,26 @@ def test_what_does_not_fit_is_refused(
     assert "--rebuild totals" in refused.value.hint
     assert "--reset totals" in refused.value.hint
     assert folder.facts() == {"app": "shop", "node": "totals", **FACTS}
+
+
+@pytest.mark.parametrize("kernel", [LookupKernel, TemporalKernel])
+def test_a_table_that_is_broadcast_from_now_on_is_refused(folder: NodeFolder, kernel: Any) -> None:
+    """Its rows, and events that wait for them, are not in the buckets where they would be."""
+    rows = pa.schema({"id": pa.int64(), "at": TIME_TYPE})
+    table = pa.schema({"id": pa.int64(), "name": pa.string(), "since": TIME_TYPE})
+    times = {"event_time": "at"}
+    if kernel is TemporalKernel:
+        times["table_time"] = "since"
+
+    def facts(*, broadcast: bool) -> dict[str, object]:
+        place = QueryPlace(folder.checkpoint, 4, one_host=True)
+        place.add_operator(kernel([("id", "id")], rows, table, **times, broadcast=broadcast))
+        return FACTS | {"operators": place.operators}
+
+    folder.settle(facts(broadcast=False))
+    folder.settle(facts(broadcast=False))
+    with pytest.raises(NodeChanged, match="broadcast was false and is true"):
+        folder.settle(facts(broadcast=True))
 
 
 def test_a_checkpoint_of_somebody_else_is_refused(folder: NodeFolder) -> None:

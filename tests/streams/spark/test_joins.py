@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import penstock as ps
 from penstock.errors import InvalidInput
+from penstock.streams.state import state_info
 from penstock.testing import Run
 
 MORNING = datetime(2026, 1, 31, 10, tzinfo=UTC)
@@ -205,6 +206,67 @@ def test_enrichment_row_version_arrives_after_the_event(spark: SparkSession) -> 
         run.upsert("rates", country="NL", rate=0.5, since=at(12))
         run.drain()
         assert shown(run.view("taxed"), "sale", "rate") == corrected
+
+
+def test_events_of_one_key_are_spread_when_the_table_is_in_every_bucket(
+    spark: SparkSession,
+) -> None:
+    """And have what the table by key gives them: corrected, after a crash, and in a batch."""
+    app = ps.App("tax", buckets=3)
+    app.stream(
+        "sales",
+        "sale long, country string, at timestamp",
+        event_time=ps.EventTime("at", wait="1s", correct_for="1 minute"),
+    )
+    rates = "country string, rate double, since timestamp"
+    app.table("rates", rates, key="country", event_time=ps.EventTime("since"))
+
+    @app.derive("by_key", key="sale")
+    def by_key(sales: DataFrame, rates: DataFrame) -> DataFrame:
+        return ps.enrich(sales, rates, on="country")
+
+    @app.derive("taxed", key="sale")
+    def taxed(sales: DataFrame, rates: DataFrame) -> DataFrame:
+        return ps.enrich(sales, rates, on="country", broadcast=True)
+
+    @app.derive("now")
+    def now(sales: DataFrame, rates: DataFrame) -> DataFrame:
+        large = sales.where("sale >= 0")  # so that it is not the source that packs
+        return ps.enrich(large, rates, on="country", as_of="latest", how="inner", broadcast=True)
+
+    columns = ("sale", "country", "rate")
+    with Run(app, spark=spark, partitions=1) as run:
+        run.upsert("rates", country="NL", rate=0.19, since=at(-1000))
+        run.upsert("rates", country="BE", rate=0.21, since=at(-1000))
+        run.feed("sales", [{"sale": n, "country": "NL", "at": at(n)} for n in range(60)])
+        run.feed("sales", [{"sale": 60, "country": "FR", "at": at(60)}])
+        run.drain()
+        kept = {
+            built.name: [
+                bucket.rows
+                for operator in built.place.operators
+                for bucket in state_info(built.folder.state, operator, 3)
+            ]
+            for built in run._nodes()
+        }
+        assert max(kept["by_key"]) > 60
+        assert max(kept["taxed"]) < 40
+        assert kept["now"] == [2, 2, 2]
+        run.crash("before-commit", "taxed")
+        run.upsert("rates", country="NL", rate=0.2, since=at(30))
+        run.upsert("rates", country="FR", rate=0.1, since=at(-1))
+        run.delete("rates", "BE")
+        run.drain()
+        run.advance(MORNING + timedelta(seconds=62))
+        run.drain()
+        expected = [(n, "NL", 0.19 if n < 30 else 0.2) for n in range(60)] + [(60, "FR", 0.1)]
+        for node in ("by_key", "taxed"):
+            assert shown(run.view(node), *columns) == sorted(expected, key=repr)
+        assert shown(run.batch("taxed"), *columns) == sorted(expected, key=repr)
+        assert shown(run.topic("now"), *columns) == sorted(
+            [(n, "NL", 0.19) for n in range(60)], key=repr
+        )
+        assert run.crashes == 1
 
 
 def test_versions_of_a_table_have_their_times(spark: SparkSession) -> None:

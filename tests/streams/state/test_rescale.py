@@ -176,6 +176,56 @@ def test_rows_stay_with_those_they_belong_to(tmp_path: Path, name: str) -> None:
     assert state_schema(tmp_path / "durable", "join", 5).spread_keys == names
 
 
+@pytest.mark.parametrize("copied", [True, "kind"])
+@pytest.mark.parametrize(("before", "after"), [(3, 2), (1, 4)])
+def test_what_is_copied_is_in_every_bucket(
+    tmp_path: Path, copied: bool | str, before: int, after: int
+) -> None:
+    schema = StateSchema(
+        pa.schema({"id": pa.int64(), "kind": pa.int8()}),
+        pa.schema({"v": pa.int64()}),
+        copied=copied,
+    )
+    ids = np.arange(200)
+    kinds = (ids % 4 == 0).astype(np.int8)
+    batch = pa.record_batch([ids, kinds, ids * 7], schema=schema.columns)
+    keys = batch.select(schema.keys.names)
+
+    def expected(bucket: int, buckets: int) -> set[int]:
+        everywhere = np.full(200, True) if copied is True else kinds != 0
+        return set(ids[everywhere | (bucket_of(keys, buckets) == bucket)].tolist())
+
+    def opened(bucket: int, buckets: int, version: int) -> BucketState:
+        return BucketState.open(
+            tmp_path / "durable",
+            tmp_path / "warm",
+            operator="join",
+            bucket=bucket,
+            buckets=buckets,
+            schema=schema,
+            version=version,
+        )
+
+    for bucket in range(before):
+        mine = pa.array(sorted(expected(bucket, before)))
+        with opened(bucket, before, -1) as state:
+            state.put(state.find_or_add(keys.take(mine)), batch.select(["v"]).take(mine))
+            state.commit(0)
+    address = tmp_path / "durable"
+    moved = rescale(address, operator="join", from_buckets=before, to_buckets=after, version=0)
+
+    for bucket in range(after):
+        with opened(bucket, after, 0) as state:
+            rows = [row for each in state.all_rows() for row in each.to_pylist()]
+            assert {row["id"] for row in rows} == expected(bucket, after)
+            assert len(state) == len(expected(bucket, after))
+            assert all(row["v"] == row["id"] * 7 for row in rows)
+    assert moved == sum(len(expected(bucket, after)) for bucket in range(after))
+    for number in (3, 8):
+        key = {"id": number, "kind": int(kinds[number])}
+        assert look_up(address, "join", after, key) == {**key, "v": number * 7}
+
+
 def test_buckets_at_different_clocks_are_refused(tmp_path: Path) -> None:
     for bucket, clock in enumerate([5, None, 6]):
         with open_at(tmp_path, bucket, 3, -1) as state:

@@ -91,9 +91,12 @@ DUE_KEYS = pa.schema({"id": pa.int64(), "pane": pa.int64()})
         ({"spread": 0}, {"spread": 1}, "spread was 0 and is now 1"),
         ({"spread": 2}, {}, ""),
         ({"due": "at", "spread": 1}, {"due": "at", "spread": 1}, ""),
+        ({}, {"copied": True}, "copied (True) is new"),
+        ({"copied": "pane"}, {"copied": True}, "copied was 'pane' and is now True"),
+        ({"copied": "pane"}, {"copied": "pane"}, ""),
     ],
 )
-def test_due_and_spread_are_part_of_the_schema(
+def test_due_spread_and_copied_are_part_of_the_schema(
     before: dict[str, Any], now: dict[str, Any], said: str
 ) -> None:
     first, second = (StateSchema(DUE_KEYS, DUE_VALUES, **each) for each in (before, now))
@@ -103,6 +106,7 @@ def test_due_and_spread_are_part_of_the_schema(
     for schema in (first, second):
         read = StateSchema.of_file(schema.file_schema)
         assert (read.due, read.spread_keys) == (schema.due, schema.spread_keys)
+        assert read.copied == schema.copied
         assert read.fingerprint == schema.fingerprint
 
 
@@ -114,9 +118,10 @@ def test_due_and_spread_are_part_of_the_schema(
         ({"due": "id"}, "no value 'id' of int64"),
         ({"spread": 3}, "by 3 of 2 keys"),
         ({"spread": -1}, "by -1 of 2 keys"),
+        ({"copied": "total"}, "no key 'total' of integers"),
     ],
 )
-def test_a_due_or_spread_that_cannot_be(given: dict[str, Any], said: str) -> None:
+def test_a_due_spread_or_copied_that_cannot_be(given: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         StateSchema(DUE_KEYS, DUE_VALUES, **given)
 

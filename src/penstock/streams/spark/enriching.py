@@ -33,6 +33,7 @@ def enrich(
     *,
     as_of: str = "event",
     how: str = "left",
+    broadcast: bool = False,
     checkpoint: str | None = None,
 ) -> DataFrame:
     """Every event with the row of a table, which is named by its key.
@@ -44,11 +45,16 @@ def enrich(
     the order is processed, and stays with it.
 
     Events without a row have nulls; `how="inner"` leaves them out.
+
+    Events go to the bucket of their key, so a key that most of them have leaves the work to one
+    core. With `broadcast=True` they are spread evenly, whatever their keys are, and every bucket
+    has all of the table: it is sent, kept and written once for each of them, which is meant for
+    small tables. What comes out is the same, but that events of one key come in no order.
     """
     pairs = pairs_of(on)
     _check_key(table, [right for _, right in pairs])
     if as_of == "latest":
-        return _looked_up(stream, table, pairs, how, checkpoint)
+        return _looked_up(stream, table, pairs, how, broadcast, checkpoint)
     if as_of != "event":
         raise InvalidInput(f"there is no row as of {as_of!r}", hint='as_of is "event" or "latest"')
     time = needed_time(stream)
@@ -63,8 +69,11 @@ def enrich(
         event_time=time.name,
         table_time=since.name,
         correct_for=time.correct_for,
+        broadcast=broadcast,
     )
-    found = run_join(stream, upserts, kernel, kernel.sides, checkpoint, time.correct_for)
+    found = run_join(
+        stream, upserts, kernel, kernel.sides, checkpoint, time.correct_for, kernel.spreads
+    )
     return found if kernel.takes_back else found.drop(WEIGHT)
 
 
@@ -118,6 +127,7 @@ def _looked_up(
     table: DataFrame,
     pairs: Sequence[tuple[str, str]],
     how: str,
+    broadcast: bool,
     checkpoint: str | None,
 ) -> DataFrame:
     rows = origin_of(table).upserts
@@ -125,9 +135,14 @@ def _looked_up(
     if rows is None:
         rows = table
     kernel = LookupKernel(
-        pairs, schema_of(stream), schema_of(rows), how, event_time=time and time.name
+        pairs,
+        schema_of(stream),
+        schema_of(rows),
+        how,
+        event_time=time and time.name,
+        broadcast=broadcast,
     )
-    found = run_join(stream, rows, kernel, kernel.sides, checkpoint, 0)
+    found = run_join(stream, rows, kernel, kernel.sides, checkpoint, 0, kernel.spreads)
     if time is None:
         return found
     return mark_time(found, "_time", time.correct_for, by_wall_clock=time.by_wall_clock)

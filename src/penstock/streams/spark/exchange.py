@@ -7,6 +7,7 @@ reads the clock of the batch itself, and keeps its state under the batch's numbe
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial, reduce
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -15,6 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.streams.algebra.changes import WEIGHT
 from penstock.streams.algebra.kernel import END, Kernel, Packing, Stepping
+from penstock.streams.algebra.spreading import Spread
 from penstock.streams.source.offsets import clock_of_batch, has_idle_source, time_of_batch
 from penstock.streams.source.spec import PACKED
 from penstock.streams.spark.origin import Origin, origin_of, with_origin
@@ -23,32 +25,43 @@ from penstock.streams.spark.place import QueryPlace, place_for, warm_folder
 from penstock.streams.state import EMPTY, BucketState, fixed_width, open_for
 
 
+class Input(NamedTuple):
+    frame: DataFrame
+    packing: Packing
+    spread: Spread = Spread.BY_KEY
+
+
 def run_kernel(
     df: DataFrame, kernel: Kernel, *, checkpoint: str | None = None, by_wall_clock: bool = False
 ) -> DataFrame:
     """The kernel's output over these rows: a table of changes, keyed as the kernel is."""
-    changes = run_step(kernel, [(df, kernel)], checkpoint=checkpoint, by_wall_clock=by_wall_clock)
+    changes = run_step(
+        kernel, [Input(df, kernel)], checkpoint=checkpoint, by_wall_clock=by_wall_clock
+    )
     return with_origin(changes, Origin(keys=kernel.keys))
 
 
 def run_step(
     kernel: Stepping,
-    inputs: Sequence[tuple[DataFrame, Packing]],
+    inputs: Sequence[Input],
     *,
     checkpoint: str | None = None,
     by_wall_clock: bool = False,
 ) -> DataFrame:
-    """What comes of the rows of all inputs, which meet in the buckets of their keys."""
-    session = inputs[0][0].sparkSession
+    """What comes of the rows of all inputs, which meet in the buckets that they are spread over."""
+    session = inputs[0].frame.sparkSession
     buckets = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
     place, operator = None, ""
-    if inputs[0][0].isStreaming:
+    if inputs[0].frame.isStreaming:
         one_host = (session.conf.get("spark.master") or "").startswith("local")
         place = place_for(checkpoint, buckets, one_host)
         buckets = place.buckets
         operator = place.add_operator(kernel)
     passed = _passed(place, operator)
-    packed = [_packed(df, packing, Packer(packing, buckets, passed)) for df, packing in inputs]
+    packed = [
+        _packed(each.frame, each.packing, Packer(each.packing, buckets, passed, each.spread))
+        for each in inputs
+    ]
     moved = reduce(DataFrame.union, packed).repartitionById(buckets, col("_bucket"))
     clock = time_of_batch if by_wall_clock else clock_of_batch
     step = Step(kernel, place, operator, passed, clock)

@@ -12,9 +12,10 @@ from penstock.streams.algebra.changes import WEIGHT
 from penstock.streams.algebra.joins.intervals import IntervalJoinKernel
 from penstock.streams.algebra.joins.tables import TableJoinKernel
 from penstock.streams.algebra.kernel import Packing, Stepping
+from penstock.streams.algebra.spreading import BOTH_BY_KEY, Spread
 from penstock.streams.algebra.windows.window import micros
 from penstock.streams.source.spec import EVENT_TIME
-from penstock.streams.spark.exchange import run_step
+from penstock.streams.spark.exchange import Input, run_step
 from penstock.streams.spark.operators import ANY_TIME, needed_time, schema_of
 from penstock.streams.spark.origin import mark_time, time_column
 
@@ -153,6 +154,7 @@ def run_join(
     sides: Sequence[Packing],
     checkpoint: str | None,
     correct_for: int,
+    spreads: tuple[Spread, Spread] = BOTH_BY_KEY,
 ) -> DataFrame:
     if left.isStreaming != right.isStreaming:
         raise InvalidInput(
@@ -164,7 +166,7 @@ def run_join(
     by_wall_clock = any(each.by_wall_clock for each in times if each is not None)
     joined = run_step(
         kernel,
-        list(zip((left, right), sides, strict=True)),
+        list(map(Input, (left, right), sides, spreads)),
         checkpoint=checkpoint,
         by_wall_clock=by_wall_clock,
     )

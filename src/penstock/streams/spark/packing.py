@@ -17,8 +17,8 @@ from pyspark import TaskContext
 
 from penstock.streams.algebra.kernel import Packing
 from penstock.streams.algebra.kernels import kernel_from_spec
+from penstock.streams.algebra.spreading import Spread
 from penstock.streams.source.spec import PACKED
-from penstock.streams.state import bucket_of
 
 _INLINE = 64 * 1024
 
@@ -26,20 +26,33 @@ _INLINE = 64 * 1024
 class Packer:
     """Turns rows into payloads; `folder` is where large ones are written, None for nowhere."""
 
-    def __init__(self, kernel: Packing, buckets: int, folder: str | None) -> None:
+    def __init__(
+        self, kernel: Packing, buckets: int, folder: str | None, spread: Spread = Spread.BY_KEY
+    ) -> None:
         self._kernel = kernel
         self._buckets = buckets
         self._folder = folder
+        self._spread = spread
 
     def text(self) -> str:
         """As an option of a source, which packs by itself then."""
-        content = {"kernel": self._kernel.spec(), "buckets": self._buckets, "folder": self._folder}
+        content = {
+            "kernel": self._kernel.spec(),
+            "buckets": self._buckets,
+            "folder": self._folder,
+            "spread": self._spread,
+        }
         return json.dumps(content)
 
     @classmethod
     def parse(cls, text: str) -> Self:
         content = json.loads(text)
-        return cls(kernel_from_spec(content["kernel"]), content["buckets"], content["folder"])
+        return cls(
+            kernel_from_spec(content["kernel"]),
+            content["buckets"],
+            content["folder"],
+            Spread(content["spread"]),
+        )
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Every bucket is named at least once, so that each takes its step in every batch."""
@@ -56,16 +69,9 @@ class Packer:
                 yield self._pack(self._kernel.partial(rows))
 
     def _pack(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        buckets = bucket_of(rows.select(list(self._kernel.keys)), self._buckets)
-        if self._buckets > 1:
-            # Stable, so that rows of one key stay in their order.
-            rows = rows.take(pa.array(np.argsort(buckets, kind="stable")))
-        ends = np.cumsum(np.bincount(buckets, minlength=self._buckets))
         numbers, payloads, files = [], [], []
-        for bucket, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
-            if start == end:
-                continue
-            payload = _written(rows.slice(start, end - start))
+        for bucket, part in self._spread.parts(rows, self._kernel.keys, self._buckets):
+            payload = _written(part)
             numbers.append(bucket)
             by_file = self._folder is not None and payload.size > _INLINE
             payloads.append(None if by_file else payload.to_pybytes())

@@ -15,7 +15,8 @@ from penstock.streams.state.files import NOTHING, Counts, Reached
 def rescale(
     address: str | Path, *, operator: str, from_buckets: int, to_buckets: int, version: int
 ) -> int:
-    """Writes the state of a version anew, for another number of buckets. Returns how many rows.
+    """Writes the state of a version anew, for another number of buckets. Returns how many rows,
+    each copy counted.
 
     What was there for the old number stays as it is; what was there for the new one is deleted. The
     new files are a first version of this number, on which the next step follows. A rescale that is
@@ -53,7 +54,7 @@ def rescale(
                 ) as state:
                     clocks.add(state.clock)
                     told = told.plus(state.counts)
-                    for target, rows in state.rows_by_bucket(to_buckets):
+                    for target, rows in state.rows_by_bucket(to_buckets, copies=bucket == 0):
                         streams[target].write_batch(schema.file_batch(rows))
                         row_counts[target] += rows.num_rows
         if len(clocks) > 1:

@@ -171,12 +171,20 @@ class Rows:
         """Keys and values of every row there is, by reading all of the state."""
         return (self._batch(rows) for rows in self._live_rows())
 
-    def rows_by_bucket(self, buckets: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The same in parts, with the bucket that they belong to when there are so many."""
+    def rows_by_bucket(self, buckets: int, *, copies: bool) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The same in parts, with the bucket that they belong to when there are so many.
+
+        Rows that are copied come once for each of them, or without `copies` not at all.
+        """
         for rows in self._live_rows():
             keys = self._arena.layout.key.decode(self._keys_at(rows))
             batch = pa.RecordBatch.from_arrays(keys, schema=self.schema.keys)
             targets = self.schema.buckets_of(batch, buckets)
+            copied = self.schema.are_copied(batch)
+            if copies and copied.any():
+                everywhere = self._batch(rows[copied])
+                yield from ((bucket, everywhere) for bucket in range(buckets))
+            rows, targets = rows[~copied], targets[~copied]
             for bucket in np.unique(targets).tolist():
                 yield bucket, self._batch(rows[targets == bucket])
 

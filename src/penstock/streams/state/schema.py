@@ -1,6 +1,7 @@
 """What the state of an operator is made of: the columns of its keys and of its values."""
 
 import hashlib
+import json
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,6 +19,7 @@ _KEYS = b"penstock.state.keys"  # in the metadata of a file: how many of its col
 _DUE = b"penstock.state.due"
 _SPREAD = b"penstock.state.spread"
 _GROUPED = b"penstock.state.grouped"
+_COPIED = b"penstock.state.copied"
 _FORMAT = "penstock state 1"
 
 FIRST, COUNT = "first", "count"  # of a group: which row it begins with, plus one, and how many
@@ -54,7 +56,8 @@ class StateSchema:
 
     `due` names a value that says when a row is due, an int64 of microseconds, null for never. Of
     the keys, only the first `spread` decide the bucket: rows that are equal in them lie together.
-    Rows that are equal in the first `grouped` keys can be asked for by these.
+    Rows that are equal in the first `grouped` keys can be asked for by these. What is `copied` is
+    in every bucket, the same in each: all rows, or those in which the named key is not 0.
     """
 
     keys: pa.Schema
@@ -62,6 +65,7 @@ class StateSchema:
     due: str | None = None
     spread: int | None = None  # all keys
     grouped: int | None = None  # they cannot
+    copied: bool | str = False
 
     def __post_init__(self) -> None:
         names = [*self.keys.names, *self.values.names, REMOVED]
@@ -90,6 +94,14 @@ class StateSchema:
                 f"state cannot be grouped by {self.grouped} of {len(self.keys)} keys",
                 hint="name how many of the first keys make a group",
             )
+        if isinstance(self.copied, str) and (
+            self.copied not in self.keys.names
+            or not pa.types.is_integer(self.keys.field(self.copied).type)
+        ):
+            raise InvalidInput(
+                f"there is no key {self.copied!r} of integers that says which rows are copied",
+                hint="name one that is 0 in the others",
+            )
         _ = self.described  # which refuses what cannot be held
 
     @cached_property
@@ -106,6 +118,8 @@ class StateSchema:
             found["spread"] = str(self.spread)
         if self.grouped is not None:
             found["grouped"] = str(self.grouped)
+        if self.copied:
+            found["copied"] = repr(self.copied)
         return found
 
     @cached_property
@@ -145,8 +159,14 @@ class StateSchema:
         return list(self.keys.names[: self.spread])
 
     def buckets_of(self, keys: pa.RecordBatch, buckets: int) -> NDArray[np.int32]:
-        """The bucket of each of these keys, from 0 on."""
+        """The bucket of each of these keys, from 0 on; for one that is copied, any."""
         return bucket_of(keys.select(self.spread_keys), buckets)
+
+    def are_copied(self, keys: pa.RecordBatch) -> Mask:
+        if not isinstance(self.copied, str):
+            return np.full(keys.num_rows, self.copied)
+        found: Mask = fixed_width.numbers(keys.column(self.copied)) != 0
+        return found
 
     @cached_property
     def columns(self) -> pa.Schema:
@@ -163,6 +183,8 @@ class StateSchema:
             metadata[_SPREAD] = str(self.spread).encode()
         if self.grouped is not None:
             metadata[_GROUPED] = str(self.grouped).encode()
+        if self.copied:
+            metadata[_COPIED] = json.dumps(self.copied).encode()
         return pa.schema([*fields, pa.field(REMOVED, pa.bool_())], metadata=metadata)
 
     def file_batch(self, rows: pa.RecordBatch, removed: Mask | None = None) -> pa.RecordBatch:
@@ -182,6 +204,7 @@ class StateSchema:
             due=metadata[_DUE].decode() if _DUE in metadata else None,
             spread=int(metadata[_SPREAD]) if _SPREAD in metadata else None,
             grouped=int(metadata[_GROUPED]) if _GROUPED in metadata else None,
+            copied=json.loads(metadata.get(_COPIED, b"false")),
         )
 
 

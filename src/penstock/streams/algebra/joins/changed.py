@@ -14,7 +14,7 @@ class Changed(WeightChanges):
     def __init__(self, state: BucketState, rows: pa.RecordBatch) -> None:
         self.rows = rows.select(state.schema.keys.names)
         self.sides = fixed_width.numbers(rows.column(SIDE))
-        self._width = len(state.schema.spread_keys)
+        self._width = self.rows.schema.get_field_index(SIDE)  # it stands behind the join key
         super().__init__(state, state.find_or_add(self.rows), weights_of(rows))
 
     def of_side(self, side: int) -> Numbers:

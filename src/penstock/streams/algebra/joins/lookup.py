@@ -21,6 +21,7 @@ from penstock.streams.algebra.joins.temporal import check_enrichment
 from penstock.streams.algebra.kernel import one_batch
 from penstock.streams.algebra.rows.groups import group_rows
 from penstock.streams.algebra.rows.weights import weights_of
+from penstock.streams.algebra.spreading import BOTH_BY_KEY, BROADCAST
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
 
@@ -28,6 +29,7 @@ class LookupKernel:
     """Columns of the event, then of the table, and with `event_time` the event's as `_time`.
 
     The table comes as upserts, or as changes with a `_weight`, of which one row of a key is left.
+    With `broadcast` every bucket has all of it, and events are wherever they are.
     """
 
     is_final = False
@@ -40,6 +42,7 @@ class LookupKernel:
         how: str = "left",
         *,
         event_time: str | None = None,
+        broadcast: bool = False,
     ) -> None:
         check_enrichment(how)
         if WEIGHT in events.names:
@@ -51,10 +54,12 @@ class LookupKernel:
         self.sides = two_sides(on, events, table, left_time=event_time, placed=True, on_once=True)
         self.on = [list(each) for each in on]
         self.how = how
+        self.broadcast = broadcast
+        self.spreads = BROADCAST if broadcast else BOTH_BY_KEY
         self.keys = self.sides[LEFT].keys
         self.packed = self.sides[LEFT].packed
         keys = pa.schema(self.sides[LEFT].key_fields)
-        self.state = StateSchema(keys, pa.schema([(ROW, pa.binary())]))
+        self.state = StateSchema(keys, pa.schema([(ROW, pa.binary())]), copied=broadcast)
         columns = [*self.sides[LEFT].columns, *self.sides[RIGHT].columns]
         times = [] if event_time is None else [pa.field(TIME, TIME_TYPE)]
         self.output = pa.schema([*columns, *times])
@@ -118,5 +123,6 @@ class LookupKernel:
             "left": left.described(),
             "right": right.described(),
             "how": self.how,
+            "broadcast": self.broadcast,
             "time": left.time,
         }

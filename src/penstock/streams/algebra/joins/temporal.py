@@ -25,14 +25,16 @@ from penstock.streams.algebra.joins.versions import FOREVER, NONE, Versions, ver
 from penstock.streams.algebra.kernel import NEVER, one_batch, passed, without_late
 from penstock.streams.algebra.rows.groups import distinct_keys, each_once, keys_and
 from penstock.streams.algebra.rows.own_columns import DUE
-from penstock.streams.algebra.rows.weights import added_up, weights_of
+from penstock.streams.algebra.rows.weights import added_up, one_by_one, weights_of
+from penstock.streams.algebra.spreading import BOTH_BY_KEY, BROADCAST
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
 
 class TemporalKernel:
     """Columns of the event, then of the table, then `_time`, which is the event's.
 
-    `how` is "left", which gives events without a row too, or "inner".
+    `how` is "left", which gives events without a row too, or "inner". With `broadcast` every bucket
+    has all of the table, and events are wherever they are.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class TemporalKernel:
         event_time: str,
         table_time: str,
         correct_for: int = 0,
+        broadcast: bool = False,
     ) -> None:
         check_enrichment(how)
         self.sides = two_sides(
@@ -59,14 +62,17 @@ class TemporalKernel:
         self.on = [list(each) for each in on]
         self.how = how
         self.correct_for = correct_for
+        self.broadcast = broadcast
+        self.spreads = BROADCAST if broadcast else BOTH_BY_KEY
         self.keys = self.sides[LEFT].keys
         self.packed = self.sides[LEFT].packed
         self.state = StateSchema(
             self.sides[LEFT].element,
             pa.schema([(WEIGHT, pa.int64()), (DUE, pa.int64())]),
             due=DUE,
-            spread=len(self.keys),
+            spread=None if broadcast else len(self.keys),
             grouped=len(self.keys) + 1,
+            copied=SIDE if broadcast else False,
         )
         columns = [*self.sides[LEFT].columns, *self.sides[RIGHT].columns]
         self.output = pa.schema([*columns, pa.field(TIME, TIME_TYPE), WEIGHT_FIELD])
@@ -80,6 +86,12 @@ class TemporalKernel:
         return not self.is_final or self.correct_for > 0
 
     def step(
+        self, state: BucketState, packed: Sequence[pa.RecordBatch], clock: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        changes = self._changes(state, packed, clock)
+        return changes if self.takes_back else map(one_by_one, changes)
+
+    def _changes(
         self, state: BucketState, packed: Sequence[pa.RecordBatch], clock: int | None
     ) -> Iterator[pa.RecordBatch]:
         before, now = passed(state, clock)
@@ -198,6 +210,7 @@ class TemporalKernel:
             "right": right.described(),
             "how": self.how,
             "correct_for": self.correct_for,
+            "broadcast": self.broadcast,
             "times": [left.time, right.time],
         }
 
