@@ -111,7 +111,8 @@ def table_join(
     on_once: bool = False,
     checkpoint: str | None = None,
 ) -> DataFrame:
-    """The changes of the join of two tables; rows without a `_weight` are those of one that grows.
+    """The changes of the join of two tables; rows without a `_weight` are those of one that grows,
+    and so are those that come out when both sides only grow and so does their join.
 
     No column of one has the name of one of the other; with `on_once`, but for those of the right
     that are compared, which do not come out.
@@ -127,7 +128,8 @@ def table_join(
         left_time=times[0] and times[0].name,
         right_time=times[1] and times[1].name,
     )
-    return run_join(left, right, kernel, kernel.sides, checkpoint, ANY_TIME)
+    joined = run_join(left, right, kernel, kernel.sides, checkpoint, ANY_TIME)
+    return joined.drop(WEIGHT) if kernel.grows else joined
 
 
 def pairs_of(on: str | Sequence[str]) -> list[tuple[str, str]]:

@@ -21,7 +21,7 @@ from penstock.streams.algebra.joins.pairs import Pairs, have_keys
 from penstock.streams.algebra.joins.sides import LEFT, RIGHT, SIDE, two_sides
 from penstock.streams.algebra.kernel import one_batch
 from penstock.streams.algebra.rows.groups import keys_and
-from penstock.streams.algebra.rows.weights import added_up, weights_of
+from penstock.streams.algebra.rows.weights import added_up, one_by_one, weights_of
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
 
@@ -60,8 +60,20 @@ class TableJoinKernel:
             grouped=len(self.keys) + 1,
         )
 
+    @property
+    def grows(self) -> bool:
+        """Whether nothing is ever taken back, as both sides are streams."""
+        are_streams = not any(WEIGHT in side.schema.names for side in self.sides)
+        return are_streams and self.how in ("inner", "semi")
+
     def step(
         self, state: BucketState, packed: Sequence[pa.RecordBatch], clock: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        changes = self._changes(state, packed)
+        return map(one_by_one, changes) if self.grows else changes
+
+    def _changes(
+        self, state: BucketState, packed: Sequence[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
         rows = one_batch(packed)
         if rows is None:

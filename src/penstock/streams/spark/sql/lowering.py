@@ -106,7 +106,7 @@ class Lowering:
         )
         on = [(physical(one), physical(other)) for one, other in plan.on]
         joined = table_join(*_comparable(left, right, on), plan.how, null_safe=plan.null_safe)
-        return joined.select(*map(physical, plan.columns), WEIGHT)
+        return joined.select(*map(physical, plan.columns), *own_weight(joined))
 
     def _aggregate(self, plan: Aggregate) -> DataFrame:
         rows = plan.input
