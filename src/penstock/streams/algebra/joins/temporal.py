@@ -107,8 +107,10 @@ class TemporalKernel:
             news = changed.of_side(RIGHT)
             keys = changed.keys_of(news)
             touched.append(pa.RecordBatch.from_arrays(keys, names=self.keys))
-            found = [places for _, places in state.members(keys_and(keys, len(news), LEFT))]
-            events = each_once(events, changed.places[changed.of_side(LEFT)], *found)
+            came, given = self._arrived(state, changed, now), []
+            if self.correct_for:  # what was given out may have another answer
+                given = [places for _, places in state.members(keys_and(keys, len(news), LEFT))]
+            events = each_once(events, came, *given)
         elements = state.take_keys(events)
         asked = one_batch([elements.select(list(self.keys)), *touched])
         if asked is None:
@@ -120,6 +122,19 @@ class TemporalKernel:
                 state, events, elements, ids[: len(events)], versions, changed, before, now
             )
         self._let_go(state, versions, now - self.correct_for)
+
+    def _arrived(self, state: BucketState, changed: Changed, now: int) -> Numbers:
+        """Events of this step that are looked at in it; the others wait for the clock."""
+        own = changed.of_side(LEFT)
+        if self.correct_for:
+            return changed.places[own]
+        times = fixed_width.numbers(changed.rows.column(TIME))[own]
+        places, waits = changed.places[own], times >= now
+        gone = waits & (changed.after[own] == 0)
+        waits &= ~gone
+        state.put(places[waits], pa.record_batch({DUE: pa.array(times[waits] + 1)}))
+        state.remove(places[gone])
+        return places[times < now]
 
     def _let_go(self, state: BucketState, versions: Versions, since: int) -> None:
         """Of versions that are valid at no time from then on; the others fall due when they are

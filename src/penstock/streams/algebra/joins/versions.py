@@ -8,6 +8,7 @@ import pyarrow as pa
 from penstock.events.compiled import Mask, Numbers
 from penstock.streams.algebra.changes import TIME
 from penstock.streams.algebra.joins.sides import PLACE, RIGHT, ROW
+from penstock.streams.algebra.joins.version_loops import find_versions
 from penstock.streams.algebra.rows.groups import keys_and
 from penstock.streams.algebra.rows.order import order_words
 from penstock.streams.state import BucketState, fixed_width
@@ -30,18 +31,12 @@ class Versions(NamedTuple):
 
         `known` says which versions are taken into account.
         """
-        of_all = np.flatnonzero(np.ones(len(self.ids), np.bool_) if known is None else known)
-        keys = np.concatenate([self.ids[of_all], ids])
-        moments = np.concatenate([self.times[of_all], times])
-        is_asked = np.arange(len(keys)) >= len(of_all)
-        # Versions stay in their order, and come before who asks at the same time.
-        order = np.lexsort((is_asked, moments, keys))
-        last = np.maximum.accumulate(np.where(is_asked[order], NONE, np.arange(len(order))))
-        found = np.where(last >= 0, order[np.maximum(last, 0)], NONE)
-        answers = np.full(len(keys), NONE)
-        answers[order] = np.where((found >= 0) & (keys[found] == keys[order]), found, NONE)
-        answers = answers[len(of_all) :]
-        return np.where(answers >= 0, of_all[answers] if len(of_all) else NONE, NONE)
+        kept = np.arange(len(self.ids)) if known is None else np.flatnonzero(known)
+        numbers = np.arange(int(ids.max(initial=NONE)) + 2)
+        starts = np.searchsorted(self.ids[kept], numbers)
+        found = np.empty(len(ids), np.int64)
+        find_versions(starts, self.times[kept], ids, times, found)
+        return np.where(found >= 0, kept[found] if len(kept) else NONE, NONE)
 
     def ends(self) -> Numbers:
         """The time from which nobody asks for each, FOREVER for the last of a key.
