@@ -1,11 +1,14 @@
 """Views on Spark give what DuckDB gives, of tables at once and batch by batch as they change."""
 
+import os
+import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from duckdb import DuckDBPyConnection
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -17,7 +20,7 @@ from penstock.streams.spark.sql import key_of, operators_of, sql, view_of
 from penstock.streams.sql import explain
 from tests.streams.spark.dealings import EXAMPLES
 from tests.streams.sql import shop, tpch
-from tests.streams.sql.changing import ChangingShop
+from tests.streams.sql.changing import ChangingTables, changing_shop, changing_tpch
 from tests.streams.sql.duck import rows_of, translated
 from tests.streams.sql.golden import Case, cases, table
 from tests.streams.sql.in_spark import frame_of, together, values
@@ -97,10 +100,49 @@ def test_tpch(spark: SparkSession, part: int) -> None:
 def test_views_follow_their_tables(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
-    """The query is stopped and started again between the batches."""
     folder = tmp_path_factory.mktemp("views")
     some = [case for file, names in CHANGING.items() for case in cases(file) if case.name in names]
-    tables = ChangingShop(folder / "tables", seed)
+    tables = changing_shop(folder / "tables", seed)
+    check_steps(spark, folder, some, tables, [(8, 0), (2, 0), (5, 0), (3, 0)], shop.database)
+
+
+def _groups() -> Iterator[Any]:
+    for file in (*FILES, "mixed", "tpch"):
+        some, size = cases(file), 2 if file == "tpch" else 6
+        parts = -(-len(some) // size)
+        for part in range(parts):
+            yield pytest.param(some[part::parts], id=f"{file}-{part}")
+
+
+@pytest.mark.long  # some of each kind are tried by the one above
+@pytest.mark.parametrize("some", list(_groups()))
+def test_every_view_follows_its_tables(
+    spark: SparkSession, tmp_path: Path, some: list[Case]
+) -> None:
+    """Any of the tables may be a stream of rows that stay."""
+    seed = int(os.environ.get("SEED", random.SystemRandom().randrange(2**32)))
+    of_tpch = some[0].file == "tpch"
+    names = tpch.COLUMNS if of_tpch else shop.SCHEMAS
+    growing = [name for name in names if random.Random(f"{seed}{name}").random() < 0.4]
+    changing, database = (
+        (changing_tpch, tpch.database) if of_tpch else (changing_shop, shop.database)
+    )
+    tables = changing(tmp_path / "tables", seed, growing)
+    # As many rows as it takes for most of the queries to find some.
+    sizes = [(400, 300), (40, 0), (40, 0)] if of_tpch else [(9, 1), (4, 0), (6, 0)]
+    check_steps(spark, tmp_path, some, tables, sizes, database)
+
+
+def check_steps(
+    spark: SparkSession,
+    folder: Path,
+    some: list[Case],
+    tables: ChangingTables,
+    sizes: list[tuple[int, int]],
+    database: Callable[[dict[str, list[Any]]], DuckDBPyConnection],
+) -> None:
+    """The query is stopped and started again between the batches, of at most and at least so many
+    changes in each table."""
     place = QueryPlace(str(folder / "checkpoint"), 2, one_host=True)
     with building(place):
         whole = together([case.sql for case in some], tables.frames(spark))
@@ -110,13 +152,14 @@ def test_views_follow_their_tables(
         .option("checkpointLocation", place.checkpoint)
         .trigger(availableNow=True)
     )
-    for most in (8, 2, 5, 3):
-        tables.change(most)
+    for size in sizes:
+        tables.change(*size)
         stream.start().awaitTermination()
-        db = shop.database(tables.rows)
+        db = database(tables.rows)
         for number, case in enumerate(some):
             asked = case.parts.get("oracle") or translated(case.sql)
-            assert answers.of(number) == sorted(map(_line, rows_of(db, asked))), case
+            expected = sorted(map(_line, rows_of(db, asked)))
+            assert answers.of(number) == expected, f"{case}, SEED={tables.seed}"
     forget_warm(place.checkpoint)
 
 

@@ -25,7 +25,7 @@ from penstock.streams.algebra.joins.matches import MATCHES, Rows, Touched
 from penstock.streams.algebra.joins.pairs import Pairs, have_keys
 from penstock.streams.algebra.joins.sides import LEFT, RIGHT, ROW, SIDE, two_sides
 from penstock.streams.algebra.kernel import NEVER, one_batch, passed, without_late
-from penstock.streams.algebra.rows.groups import keys_and
+from penstock.streams.algebra.rows.groups import each_once, keys_and
 from penstock.streams.algebra.rows.own_columns import DUE, PANE
 from penstock.streams.algebra.rows.weights import added_up, one_by_one, weights_of
 from penstock.streams.state import BucketState, StateSchema, fixed_width
@@ -107,12 +107,14 @@ class IntervalJoinKernel:
         before, now = passed(state, clock)
         rows = self._in_time(state, one_batch(packed), before)
         touched = Touched()
+        changed = None
         if rows is not None:
             changed = Changed(state, rows)
             state.fixed(_AT)[changed.places] = fixed_width.numbers(changed.rows.column(TIME))
             for name in (_AT, MATCHES):
                 state.valid(name)[changed.places] = True
-            touched.by(changed)
+            if self.how != "inner":
+                touched.by(changed)
             for side in (LEFT, RIGHT):
                 own = changed.of_side(side)
                 own = own[have_keys(changed.rows, len(self.keys))[own]]
@@ -124,7 +126,21 @@ class IntervalJoinKernel:
                 else:
                     deque(candidates, maxlen=0)  # only counted
         due = state.due(now) if now > NEVER else np.empty(0, np.int64)
-        yield from self._settled(state, touched.rows(state, due), before, now)
+        if self.how == "inner":
+            self._let_go(state, changed, due, now)
+        else:
+            yield from self._settled(state, touched.rows(state, due), before, now)
+
+    def _let_go(self, state: BucketState, changed: Changed | None, due: Numbers, now: int) -> None:
+        """Of what can have no partner any more; the others of this step fall due when they are."""
+        if changed is not None:
+            times = fixed_width.numbers(changed.rows.column(TIME))
+            ends = self._last_partner(times, changed.sides) + self.correct_for
+            gone = (changed.after == 0) | (now > ends)
+            dues = pa.record_batch({DUE: pa.array(ends[~gone] + 1)})
+            state.put(changed.places[~gone], dues)
+            due = each_once(due, changed.places[gone])
+        state.remove(due)
 
     def _in_time(
         self, state: BucketState, rows: pa.RecordBatch | None, before: int
@@ -148,6 +164,11 @@ class IntervalJoinKernel:
         if side == LEFT:
             return times + self.lowest, times + self.highest
         return times - self.highest, times - self.lowest
+
+    def _last_partner(self, times: Numbers, sides: Numbers) -> Numbers:
+        """The last time that a partner of each row may have."""
+        last: Numbers = times + np.where(sides == LEFT, self.highest, -self.lowest)
+        return last
 
     def _candidates(
         self, state: BucketState, changed: Changed, side: int, own: Numbers
@@ -177,11 +198,7 @@ class IntervalJoinKernel:
         elements = state.take_keys(rows.places)
         sides = fixed_width.numbers(elements.column(SIDE))
         times = fixed_width.numbers(elements.column(TIME))
-        last = np.where(
-            sides == LEFT,
-            self._partner_times(times, LEFT)[1],
-            self._partner_times(times, RIGHT)[1],
-        )
+        last = self._last_partner(times, sides)
         waits = np.zeros(len(sides), np.bool_)
         for side in (LEFT, RIGHT):
             semi = self.how == "semi" and side == LEFT
