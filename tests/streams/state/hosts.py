@@ -36,6 +36,11 @@ class Host:
     def file(self, version: int, kind: str = "delta") -> Path:
         return self.durable / "sum" / "1" / "0" / f"{version:020d}.{kind}"
 
+    def written(self, version: int) -> tuple[str, bytes]:
+        """What a version has: a delta, or a base alone."""
+        kind = "delta" if self.file(version).exists() else "base"
+        return kind, self.file(version, kind).read_bytes()
+
     @property
     def arena(self) -> Path:
         """The folder of the arena there is."""
@@ -59,11 +64,13 @@ def contents_of(state: BucketState) -> Contents:
     return texts
 
 
-def folded(deltas: Iterable[bytes], schema: StateSchema) -> Contents:
-    """What the rows of these deltas add up to, by the plainest of means."""
+def folded(written: Iterable[tuple[str, bytes]], schema: StateSchema) -> Contents:
+    """What the rows of these versions add up to, by the plainest of means."""
     texts: Contents = {}
-    for delta in deltas:
-        for batch in pa.ipc.open_stream(io.BytesIO(delta)):
+    for kind, content in written:
+        if kind == "base":
+            texts.clear()
+        for batch in pa.ipc.open_stream(io.BytesIO(content)):
             for row in batch.to_pylist():
                 key = repr([row.pop(name) for name in schema.keys.names])
                 if row.pop("(removed)"):

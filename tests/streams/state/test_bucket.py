@@ -364,7 +364,7 @@ def test_a_version_that_is_not_kept(host: Host) -> None:
         host.open(4)
     step(host, 0)
     step(host, 1)
-    with pytest.raises(StateMissing, match="deltas of versions 0 to 1"):
+    with pytest.raises(StateMissing, match="files of versions 0 to 1"):
         host.open(4)
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import InvalidInput, StateDamaged, StateMismatch, StateMissing
-from penstock.streams.state import StateSchema, clean, durable
+from penstock.streams.state import StateSchema, bucket, clean, durable, look_up, state_info
 from penstock.streams.state.durable import BucketFiles
 from penstock.streams.state.files import TRAILER_BYTES
 from tests.streams.state.hosts import Host
@@ -197,3 +197,45 @@ def test_names_that_are_no_folder(tmp_path: Path, operator: str) -> None:
 def test_buckets_that_are_not(tmp_path: Path, bucket: int, buckets: int) -> None:
     with pytest.raises(InvalidInput, match="no bucket"):
         BucketFiles(str(tmp_path), "sum", bucket, buckets)
+
+
+def test_a_version_that_changed_more_than_is_left_is_written_whole(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket, "WHOLE_ROWS", 2)
+    step(host, 0, range(2))
+    for version in range(1, 4):  # nothing is left but what came last
+        with host.open(version - 1) as state:
+            ids = np.arange(2 * version, 2 * version + 2)
+            gone = state.find(pa.record_batch({"id": ids - 2}))
+            found = state.find_or_add(pa.record_batch({"id": ids}))
+            state.put(found, pa.record_batch({"n": ids}))
+            state.remove(gone)
+            state.commit(version)
+    step(host, 4, range(1))
+    host.lose_arena()
+    host.restart_process()
+
+    assert [host.written(each)[0] for each in range(5)] == ["delta", *["base"] * 3, "delta"]
+    assert [len(host.contents(version)) for version in (4, 3, 2, 1, 0)] == [3, 2, 2, 2, 2]
+    assert look_up(host.address, "sum", 1, {"id": 7}, version=3) == {"id": 7, "n": 7}
+    assert look_up(host.address, "sum", 1, {"id": 5}, version=3) is None
+    (info,) = state_info(host.address, "sum", 1)
+    assert (info.rows, info.versions[-1]) == (3, 4)
+    clean(host.address, "sum", 1, 2)
+    assert not host.file(1, "base").exists()
+    assert len(host.contents(2)) == 2
+
+
+def test_a_whole_version_takes_the_place_of_a_delta_of_another_history(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step(host, 0, range(2))
+    step(host, 1, range(4))
+    monkeypatch.setattr(bucket, "WHOLE_ROWS", 1)
+    step(host, 1, range(2))
+
+    host.lose_arena()
+    host.restart_process()
+    assert host.written(1)[0] == "base"
+    assert len(host.contents(1)) == 2

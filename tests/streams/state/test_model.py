@@ -1,4 +1,4 @@
-"""Whatever happens to arenas, processes and hosts: the state is what all deltas add up to."""
+"""Whatever happens to arenas, processes and hosts: the state is what all versions add up to."""
 
 import shutil
 import tempfile
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.streams.state import BucketState, StateSchema, arena, chains, clean, durable
+from penstock.streams.state import BucketState, StateSchema, arena, bucket, chains, clean, durable
 from tests.streams.state.hosts import Contents, Host, folded
 
 KEYS = {
@@ -151,12 +151,13 @@ def is_due(due: int | None, clock: int) -> bool:
 @pytest.mark.parametrize("kind", KEYS)
 @settings(max_examples=40)
 @given(happenings=st.lists(events, max_size=14))
-def test_the_state_is_what_all_deltas_add_up_to(
+def test_the_state_is_what_all_versions_add_up_to(
     kind: str, happenings: list[tuple[str, Any]]
 ) -> None:
     model = Model(KEY_VALUES[kind], StateSchema(KEYS[kind], VALUES, due="due", grouped=1))
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         # So that a few rows are enough for bases, and for arenas that are packed anew.
+        patch.setattr(bucket, "WHOLE_ROWS", 3)
         patch.setattr(durable, "_LEAST_WEIGHT", 0)
         patch.setattr(durable, "_FILE_WEIGHT", 0)
         patch.setattr(arena, "_SPARE_ROWS", 4)
@@ -167,8 +168,8 @@ def test_the_state_is_what_all_deltas_add_up_to(
 
 def run(model: Model, folder: Path, happenings: list[tuple[str, Any]]) -> None:
     hosts = [Host(folder, model.schema, name=name) for name in ("a", "b")]
-    # Steps, their deltas, and what came of them: the contents, and the clock.
-    done: list[tuple[Any, bytes, tuple[Values, int | None]]] = []
+    # Steps, what they wrote, and what came of them: the contents, and the clock.
+    done: list[tuple[Any, tuple[str, bytes], tuple[Values, int | None]]] = []
     kept_from = -1
 
     def reached() -> tuple[Values, int | None]:
@@ -197,14 +198,14 @@ def run(model: Model, folder: Path, happenings: list[tuple[str, Any]]) -> None:
         host = hosts[0]
         if what == "step":
             result = step(detail)
-            done.append((detail, host.file(len(done)).read_bytes(), result))
+            done.append((detail, host.written(len(done)), result))
         elif what == "fail":
             step(detail, commit=False)
         elif what == "again" and len(done) - 2 >= kept_from and done:
-            detail, delta, _ = done.pop()
+            detail, written, _ = done.pop()
             result = step(detail)
-            assert host.file(len(done)).read_bytes() == delta
-            done.append((detail, delta, result))
+            assert host.written(len(done)) == written
+            done.append((detail, written, result))
         elif what == "move":
             hosts.reverse()
         elif what == "lose the arena":
@@ -220,7 +221,7 @@ def run(model: Model, folder: Path, happenings: list[tuple[str, Any]]) -> None:
             done.pop()
         now = texts(reached()[0])
         assert hosts[0].contents(len(done) - 1) == now
-        assert folded((delta for _, delta, _ in done), model.schema) == now
+        assert folded((written for _, written, _ in done), model.schema) == now
     shutil.rmtree(folder / "warm-a", ignore_errors=True)
     assert hosts[0].contents(len(done) - 1) == texts(reached()[0])
 

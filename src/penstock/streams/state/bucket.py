@@ -23,13 +23,14 @@ import pyarrow as pa
 from penstock.errors import InvalidInput, StateError, StateMismatch
 from penstock.streams.state.arena import Arena
 from penstock.streams.state.durable import BASE, BucketFiles, Weights
-from penstock.streams.state.files import NOTHING, Counts, Reached
+from penstock.streams.state.files import NOTHING, Counts, Reached, Trailer
 from penstock.streams.state.layout import row_layout
 from penstock.streams.state.lock import BucketLock
 from penstock.streams.state.rows import Rows
 from penstock.streams.state.schema import StateSchema
 
 EMPTY = -1  # the version before the first
+WHOLE_ROWS = 10_000  # that are left; of fewer, what they were changed by is little too
 
 # Arenas that this process has mapped. The pages of a new mapping have to be looked up one by one
 # when they are first touched, which takes longer than the step itself.
@@ -127,6 +128,22 @@ class BucketState(Rows):
         if clock is not None and (self.clock is None or clock > self.clock):
             self._reached = self._reached._replace(clock=clock)
         arena = self._arena
+        if arena.identity != NOTHING and self._touched_count() >= max(len(self), WHOLE_ROWS):
+            written = self._files.write_whole(
+                version, self._everything(), self.schema, rows=len(self), reached=self._reached
+            )
+            self._settle()
+            weights = Weights.of_base(written.size)
+        else:
+            written, weights = self._write_delta(version)
+        if arena.is_wasteful:
+            self._repack()
+        self._arena.end_step(version, written.identity, weights)
+        self._is_over = True
+
+    def _write_delta(self, version: int) -> tuple[Trailer, Weights]:
+        """And a base where one is due."""
+        arena = self._arena
         delta = self._files.write_delta(
             version,
             self._changes(),
@@ -137,17 +154,13 @@ class BucketState(Rows):
         )
         self._settle()
         if delta.parent == NOTHING:  # it has everything, as a base would
-            weights = Weights.of_base(delta.size)
-        else:
-            weights = Weights(*arena.weights).with_delta(delta.size)
+            return delta, Weights.of_base(delta.size)
+        weights = Weights(*arena.weights).with_delta(delta.size)
         if weights.is_base_due:
             everything = map(self.schema.file_batch, self.all_rows())
             base = self._files.write_base(delta, everything, self.schema)
             weights = Weights.of_base(base.size)
-        if arena.is_wasteful:
-            self._repack()
-        self._arena.end_step(version, delta.identity, weights)
-        self._is_over = True
+        return delta, weights
 
     def close(self) -> None:
         """What was not committed is forgotten."""

@@ -5,10 +5,12 @@
 
 A delta has the rows that its version changed, with those removed marked so; a base has all rows
 there are. A base is written when the deltas since the last one outweigh it, so that all that is
-written is a constant factor of what changed. Each delta names the identity of the version before
-it, so that files of two histories, as a checkpoint that was reset leaves them, are never mixed.
+written is a constant factor of what changed. A version that changed more rows than are left has a
+base alone. Each delta names the identity of the version before it, so that files of two histories,
+as a checkpoint that was reset leaves them, are never mixed.
 """
 
+import contextlib
 import re
 import tempfile
 from collections.abc import Iterable
@@ -133,6 +135,30 @@ class BucketFiles:
             identity=delta.identity,
         )
 
+    def write_whole(
+        self,
+        version: int,
+        batches: Iterable[pa.RecordBatch],
+        schema: StateSchema,
+        *,
+        rows: int,
+        reached: Reached,
+    ) -> Trailer:
+        """A version that has a base and no delta."""
+        whole = self._write(
+            BASE,
+            batches,
+            schema,
+            version=version,
+            parent=NOTHING,
+            rows=rows,
+            reached=reached,
+            identity=None,
+        )
+        # One of another history would be taken for this version's.
+        self._place.delete([_name(version, DELTA)])
+        return whole
+
     def _write(
         self,
         kind: str,
@@ -164,13 +190,21 @@ class BucketFiles:
         self._place.write(_name(version, kind), fill, self._scratch)
         return written[0]
 
-    def trailer(self, version: int, kind: str = DELTA) -> Trailer:
-        """Raises StateMissing when the file is not there."""
-        name = _name(version, kind)
-        try:
-            return read_trailer(self._place.tail(name, TRAILER_BYTES), self._path(name))
-        except FileNotFoundError:
-            raise self._missing(version, name) from None
+    def newest(self, before: int) -> int | None:
+        """The last version below this one that has a file."""
+        deltas, bases = self.versions()
+        return max((each for each in (*deltas, *bases) if each < before), default=None)
+
+    def trailer(self, version: int, kind: str | None = None) -> Trailer:
+        """That of the delta, or of the base where it is alone, unless one is asked for.
+
+        Raises StateMissing when the file is not there.
+        """
+        for each in (DELTA, BASE) if kind is None else (kind,):
+            name = _name(version, each)
+            with contextlib.suppress(FileNotFoundError):
+                return read_trailer(self._place.tail(name, TRAILER_BYTES), self._path(name))
+        raise self._missing(version, _name(version, kind or DELTA))
 
     def read(self, version: int, kind: str = DELTA) -> tuple[Trailer, pa.RecordBatchReader]:
         """Raises StateMissing or StateDamaged."""
@@ -185,7 +219,9 @@ class BucketFiles:
         return trailer, batches
 
     def schema(self, version: int) -> StateSchema:
-        _, batches = self.read(version)
+        deltas, bases = self.versions()
+        alone = version not in deltas and version in bases
+        _, batches = self.read(version, BASE if alone else DELTA)
         return StateSchema.of_file(batches.schema)
 
     def check(self, version: int, schema: StateSchema) -> Trailer:
@@ -206,7 +242,7 @@ class BucketFiles:
         Raises StateMissing when there is none.
         """
         deltas, bases = self.versions()
-        first = self._first(version, deltas)
+        first = self._first(version, deltas, bases)
         fitting = (b for b in sorted(bases, reverse=True) if first - 1 <= b <= version)
         base = next((each for each in fitting if self._is_base_of(each, version)), None)
         from_nothing = base is None and self.trailer(first).parent == NOTHING
@@ -233,20 +269,23 @@ class BucketFiles:
     def kept(self) -> range:
         """The versions that can be opened."""
         deltas, bases = self.versions()
-        if not deltas:
+        if not deltas and not bases:
             return range(0)
-        newest = max(deltas)
-        first = self._first(newest, deltas)
-        if self.trailer(first).parent == NOTHING:
+        newest = max((*deltas, *bases))
+        first = self._first(newest, deltas, bases)
+        if first in deltas and self.trailer(first).parent == NOTHING:
             return range(first, newest + 1)
         fitting = (b for b in sorted(bases) if first - 1 <= b <= newest)
         return range(
             next((b for b in fitting if self._is_base_of(b, newest)), newest + 1), newest + 1
         )
 
-    def _first(self, version: int, deltas: dict[int, int]) -> int:
-        """The first of the deltas that lead to this version without a gap."""
+    def _first(self, version: int, deltas: dict[int, int], bases: dict[int, int]) -> int:
+        """The first of the deltas that lead to this version without a gap; one that has a base
+        alone needs none."""
         if version not in deltas:
+            if version in bases:
+                return version + 1
             raise self._missing(version, _name(version, DELTA))
         while version - 1 in deltas:
             version -= 1
@@ -261,8 +300,8 @@ class BucketFiles:
         return self.trailer(base, BASE).identity == expected
 
     def clean(self, keep_from: int) -> list[str]:
-        deltas, bases = self.versions()
-        before = (b for b in sorted(bases, reverse=True) if b <= keep_from and b in deltas)
+        _, bases = self.versions()
+        before = (b for b in sorted(bases, reverse=True) if b <= keep_from)
         base = next((each for each in before if self._is_base_of(each, each)), 0)
         gone = []
         for name in sorted(self._place.sizes()):
@@ -277,10 +316,10 @@ class BucketFiles:
         self._place.delete(list(self._place.sizes()))
 
     def _missing(self, version: int, name: str) -> StateMissing:
-        kept = list(self.versions()[0])
+        kept = sorted(set().union(*self.versions()))
         return StateMissing(
             f"version {version} of the state cannot be read: {self._path(name)} is not there",
-            hint=f"there are deltas of versions {kept[0]} to {kept[-1]}; {_WAYS_ON}"
+            hint=f"there are files of versions {kept[0]} to {kept[-1]}; {_WAYS_ON}"
             if kept
             else f"nothing is kept there; {_WAYS_ON}",
         )

@@ -34,8 +34,8 @@ def open_for(
     try:
         return BucketState.open(address, warm_folder, version=batch - 1, **place)
     except StateMissing:
-        deltas, _ = BucketFiles(address, operator, bucket, buckets).versions()
-        last = max((version for version in deltas if version < batch), default=EMPTY)
+        newest = BucketFiles(address, operator, bucket, buckets).newest(batch)
+        last = EMPTY if newest is None else newest
         if not all(map(may_skip, range(last + 1, batch))):
             raise
     if last != EMPTY:

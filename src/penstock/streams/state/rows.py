@@ -197,18 +197,27 @@ class Rows:
     # What a version is written from and read into.
 
     def _changes(self) -> Iterator[pa.RecordBatch]:
-        """What the step changed, as batches of a file, in an order that only the keys decide.
-
-        Removed rows come after all others.
-        """
-        rows = self._touched_rows()
-        keys = self._keys_at(rows)
-        rows = rows[order_of(keys, hashes_of(keys))]
+        """What the step changed, as batches of a file. Removed rows come after all others."""
+        rows = self._in_order(self._touched_rows())
         flags = self._byte(0)[rows]
         removed = rows[flags & (LIVE | FRESH) == 0]
         for piece in self._pieces(np.concatenate([rows[flags & LIVE != 0], removed])):
             gone = self._byte(0)[piece] & LIVE == 0
             yield self.schema.file_batch(self._batch(piece), gone)
+
+    def _everything(self) -> Iterator[pa.RecordBatch]:
+        """All rows there are, as batches of a file."""
+        rows = np.concatenate([np.empty(0, np.int64), *self._live_rows()])
+        for piece in self._pieces(self._in_order(rows)):
+            yield self.schema.file_batch(self._batch(piece))
+
+    def _in_order(self, rows: Numbers) -> Numbers:
+        """An order that only the keys decide: whoever takes the step writes the same file."""
+        keys = self._keys_at(rows)
+        return rows[order_of(keys, hashes_of(keys))]
+
+    def _touched_count(self) -> int:
+        return sum(map(len, self._touched))
 
     def _apply(self, batch: pa.RecordBatch) -> None:
         """Makes the changes of a batch of a file."""
