@@ -11,7 +11,7 @@ from penstock.bench.flink import FLINK, Files, Flink
 from penstock.bench.spark_figures import NATIVE, PENSTOCK
 from penstock.bench.spark_queries import durations
 from penstock.bench.views.queries import FLINK_TYPES, Asked, Frames
-from penstock.bench.views.stored import Stored
+from penstock.bench.views.stored import ALL_FILES, SLICES, Stored
 from penstock.streams.algebra.changes import WEIGHT
 
 
@@ -38,7 +38,8 @@ class _OnSpark(Contender):
     def _frame(self, asked: Asked, frames: Frames, checkpoint: str) -> DataFrame: ...
 
     def milliseconds(self, asked: Asked, stored: Stored, into: Path | None = None) -> int:
-        frames = {name: self._files(stored, name) for name in asked.tables}
+        names = ALL_FILES if self.name in asked.closed else SLICES
+        frames = {name: self._files(stored, name, names) for name in asked.tables}
         with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
             checkpoint = f"{folder}/checkpoint"
             writer = self._frame(asked, frames, checkpoint).writeStream
@@ -48,10 +49,11 @@ class _OnSpark(Contender):
                 writer = writer.format("parquet").option("path", str(into))
             return sum(durations(writer, checkpoint))
 
-    def _files(self, stored: Stored, name: str) -> DataFrame:
-        files = str(stored.slices(name))
-        schema = self.session.read.parquet(files).schema
-        return self.session.readStream.schema(schema).option("maxFilesPerTrigger", 2).parquet(files)
+    def _files(self, stored: Stored, table: str, names: str) -> DataFrame:
+        files = str(stored.slices(table))
+        reader = self.session.readStream.schema(self.session.read.parquet(files).schema)
+        reader = reader.option("maxFilesPerTrigger", 2).option("pathGlobFilter", names)
+        return reader.parquet(files)
 
     def changes(self, asked: Asked, into: Path) -> DataFrame:
         rows = self.session.read.parquet(str(into))

@@ -8,6 +8,7 @@ from pyspark.sql.functions import expr
 
 import penstock as ps
 from penstock.bench.figures import Row
+from penstock.bench.spark_figures import NATIVE, PENSTOCK
 
 WAIT = "4 seconds"
 _SPEED = "records/s"
@@ -33,7 +34,8 @@ class Asked(NamedTuple):
     """About the tables that are `given` under a name.
 
     `truth` is the query over all rows at once, as Spark understands it. What `flink` gives is of
-    the types `flink_types`. Spark alone has no answer to all as a stream.
+    the types `flink_types`. Spark alone has no answer to all as a stream. Whoever is in `closed`
+    gives its last rows when later ones have come.
     """
 
     row: Row
@@ -44,6 +46,7 @@ class Asked(NamedTuple):
     flink: str
     flink_types: str
     spark: Callable[[Frames], DataFrame] | None = None
+    closed: frozenset[str] = frozenset()
 
 
 def _view(text: str) -> Callable[[Frames, str], DataFrame]:
@@ -199,6 +202,7 @@ TEMPORAL = Asked(
     _AS_OF,
     _AS_OF_FLINK,
     "auction BIGINT, bidder BIGINT, price BIGINT, ts TIMESTAMP_LTZ(3), level BIGINT",
+    closed=frozenset({PENSTOCK}),
 )
 TIMELINES = Asked(
     Row("timelines: the newest 100 of each user", _SPEED),
@@ -237,6 +241,7 @@ Q8 = Asked(
     _Q8.format(**{name: f"TABLE({each})" for name, each in _TUMBLED.items()}),
     "id BIGINT, name STRING, window_start TIMESTAMP(3)",
     _q8_by_spark,
+    closed=frozenset({NATIVE}),
 )
 Q9 = Asked(
     Row("q9: winning bids", _SPEED),

@@ -17,8 +17,9 @@ _METHOD = f"""\
   bidder for every 46 bids. Interval and temporal join, q4, q9 and q20 have 2,760,000 bids and
   180,000 auctions or 60,000 changes of profiles, q3 and q8 750,000 people and 2,250,000 auctions.
   200,000 tweets of 10,000 users, each of whom follows 20 others: 4,000,000 rows of timelines.
-- Four slices of the same time in two files a table, then a few rows an hour later that pass all
-  clocks. {PENSTOCK} and {NATIVE} read one slice of each table a batch by `readStream.parquet`;
+- Four slices of the same time in two files a table; where results wait for the clock, in the
+  temporal join of {PENSTOCK} and in q8 of {NATIVE}, two batches of a few rows an hour later follow,
+  to pass it. {PENSTOCK} and {NATIVE} read one slice of each table a batch by `readStream.parquet`;
   {FLINK} reads files in any order: it has the same rows in two files a table, one for each of its
   two readers. All wait 4 seconds for late rows.
 - q3, q4, q8, q9 and q20 are Nexmark's, with columns named for what they hold; of equal bids q9

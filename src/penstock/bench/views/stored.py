@@ -12,12 +12,16 @@ import pyarrow.parquet as pq
 
 START = 1_700_000_000_000  # milliseconds
 HOUR = 3_600_000
+SLICES, ALL_FILES = "slice-*", "*"
 _HALVES = 2  # files that are read side by side
 
 Part = dict[str, pa.Table]
 
 
 class Tables(Protocol):
+    @property
+    def slices(self) -> int: ...
+
     @property
     def schemas(self) -> dict[str, pa.Schema]: ...
 
@@ -56,7 +60,8 @@ class Stored:
                     some = rows.take(pa.array(np.arange(half, len(rows), _HALVES)))
                     # Flink reads files in any order, and has one for each of its readers.
                     writers[name, half].write_table(some)
-                    path = _path(self.slices(name), f"{number:03}-{half}")
+                    kind = "slice" if number < self.tables.slices else "ticks"
+                    path = _path(self.slices(name), f"{kind}-{number:03}-{half}")
                     pq.write_table(some, path)
                     os.utime(path, (START / 1_000 + number,) * 2)  # the order Spark reads them in
         for writer in writers.values():
