@@ -59,9 +59,10 @@ class Answers:
             self._views[row.query][_line(values(row))] += row._weight
 
     def of(self, view: int) -> list[str]:
+        """A row that was taken away more often than it came is there with its count."""
         counts = self._views[view]
-        assert min(counts.values(), default=0) >= 0
-        return sorted(counts.elements())
+        missing = [f"{line}: {count}" for line, count in counts.items() if count < 0]
+        return sorted([*counts.elements(), *missing])
 
 
 def _line(row: tuple[Any, ...]) -> str:
