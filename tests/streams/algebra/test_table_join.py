@@ -155,6 +155,41 @@ def test_the_changes_add_up_to_the_join_of_the_tables(
         assert query.state_rows() == stored
 
 
+@pytest.mark.parametrize("how", ["inner", "semi"])
+@settings(max_examples=20)
+@given(
+    history=st.lists(
+        st.lists(
+            st.sampled_from([LEFT, RIGHT]).flatmap(
+                lambda side: st.tuples(st.just(side), ROWS[side], st.just(1))
+            ),
+            max_size=8,
+        ),
+        max_size=4,
+    )
+)
+def test_streams_come_together_row_by_row(how: str, history: list[list[Change]]) -> None:
+    """Equal rows are as many as there are pairs of them, as nothing says a weight."""
+    schemas = [each.remove(each.get_field_index(WEIGHT)) for each in (LEFT_SCHEMA, RIGHT_SCHEMA)]
+    kernel = TableJoinKernel(ONS["number"], *schemas, how)
+    rows: tuple[list[Element], list[Element]] = ([], [])
+    result: Counter[str] = Counter()
+    assert not kernel.takes_back
+    with tempfile.TemporaryDirectory() as folder:
+        query = Query(Path(folder), kernel)
+        for batch in history:
+            packed = [
+                kernel.sides[side].partial(batch_of(side, batch).drop_columns([WEIGHT]))
+                for side in (LEFT, RIGHT)
+            ]
+            for row in query.packed_batch(packed):
+                assert row[WEIGHT] == 1
+                result[repr(as_tuple(row))] += 1
+            for side, element, _ in batch:
+                rows[side].append(element)
+            assert result == joined(*rows, ONS["number"], how, null_safe=False)
+
+
 def lacks_key(on: str, side: int, row: Element) -> bool:
     schema = (LEFT_SCHEMA, RIGHT_SCHEMA)[side]
     return any(row[schema.names.index(pair[side])] is None for pair in ONS[on])

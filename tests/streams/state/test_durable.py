@@ -164,7 +164,7 @@ def test_a_delta_of_another_history_is_noticed(host: Host, tmp_path: Path) -> No
     host.file(1).write_bytes(elsewhere.file(1).read_bytes())
     host.lose_arena()
 
-    with pytest.raises(StateMismatch, match="version 1 does not follow"):
+    with pytest.raises(StateMismatch, match="version 1 of the state does not follow"):
         host.open(2)
 
 
@@ -221,10 +221,12 @@ def test_a_version_that_changed_more_than_is_left_is_written_whole(
     assert look_up(host.address, "sum", 1, {"id": 7}, version=3) == {"id": 7, "n": 7}
     assert look_up(host.address, "sum", 1, {"id": 5}, version=3) is None
     (info,) = state_info(host.address, "sum", 1)
-    assert (info.rows, info.versions[-1]) == (3, 4)
+    assert (info.rows, info.versions) == (3, range(5))
     clean(host.address, "sum", 1, 2)
     assert not host.file(1, "base").exists()
     assert len(host.contents(2)) == 2
+    (info,) = state_info(host.address, "sum", 1)
+    assert info.versions == range(2, 5)
 
 
 def test_a_whole_version_takes_the_place_of_a_delta_of_another_history(
@@ -239,3 +241,28 @@ def test_a_whole_version_takes_the_place_of_a_delta_of_another_history(
     host.restart_process()
     assert host.written(1)[0] == "base"
     assert len(host.contents(1)) == 2
+
+
+def test_a_whole_version_of_another_history_is_noticed(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket, "WHOLE_ROWS", 3)
+    step(host, 0, range(3))
+    step(host, 1, range(3))  # whole
+    step(host, 0, range(5, 7))  # from the beginning, in the same folder
+
+    with pytest.raises(StateMismatch, match="version 1 of the state does not follow"):
+        host.contents(1)
+
+
+def test_rows_that_come_and_go_in_a_step_are_not_counted_as_changed(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket, "WHOLE_ROWS", 1)
+    step(host, 0, range(3))
+    with host.open(0) as state:
+        state.remove(state.find_or_add(pa.record_batch({"id": np.arange(10, 20)})))
+        state.commit(1)
+
+    assert host.written(1)[0] == "delta"
+    assert host.file(1).stat().st_size < host.file(0).stat().st_size

@@ -5,6 +5,7 @@ import pytest
 
 from penstock.errors import StateMissing
 from penstock.streams.state import BucketState, StateSchema, open_for
+from penstock.streams.state import bucket as bucket_module
 
 SCHEMA = StateSchema(pa.schema({"id": pa.int64()}), pa.schema({"n": pa.int64()}))
 NONE = range(0)
@@ -42,6 +43,16 @@ def test_batches_without_the_operator_are_stepped_over(tmp_path: Path) -> None:
     assert [step(tmp_path, 7, bucket, range(2, 7)) for bucket in (0, 1)] == [3, 3]
     assert step(tmp_path, 7) == 3  # run again
     assert step(tmp_path, 8) == 4
+
+
+def test_batches_after_a_whole_version_are_stepped_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket_module, "WHOLE_ROWS", 1)
+    assert [step(tmp_path, batch) for batch in (0, 1)] == [1, 2]
+    assert list((tmp_path / "state" / "count" / "2" / "0").glob("*1.base"))
+
+    assert step(tmp_path, 7, skipped=range(2, 7)) == 3
 
 
 def test_the_clock_is_kept_over_batches_without_the_operator(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def _profiles(rounds: Numbers, random: np.random.Generator) -> pa.Table:
 
 
 def _one_of(newest: Numbers, recent: int, hot: float, random: np.random.Generator) -> Numbers:
-    """The last of every hundred in this share of the cases, otherwise one of the recent ones."""
+    """The newest that a hundred divides, in this share of the cases; otherwise a recent one."""
     count = len(newest)
     few = newest // _HOT_EVERY * _HOT_EVERY
     many = newest - (random.random(count) * np.minimum(newest + 1, recent)).astype(np.int64)

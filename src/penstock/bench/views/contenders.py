@@ -30,7 +30,8 @@ class Contender(ABC):
 
     @abstractmethod
     def changes(self, asked: Asked, into: Path) -> DataFrame:
-        """What was written into files, each row with its `_weight`."""
+        """What was written into files, each row with its `_weight`; the tables are views of the
+        session."""
 
 
 class _OnSpark(Contender):

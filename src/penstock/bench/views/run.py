@@ -2,6 +2,7 @@
 
 import tempfile
 from pathlib import Path
+from statistics import median
 
 import pyspark
 from pyspark.sql import SparkSession
@@ -100,5 +101,5 @@ def measure_changes(
             for kind in KINDS:
                 steps.begin(f"one change: {kind}, {size:,} rows")
                 found[kind, size] = milliseconds(session, kind, size)
-                steps.end(f"{sorted(found[kind, size])[len(found[kind, size]) // 2]} ms")
+                steps.end(f"{median(found[kind, size]):.0f} ms")
     return found

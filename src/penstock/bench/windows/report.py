@@ -29,7 +29,7 @@ _METHOD = f"""\
   time is the sum of `batchDuration`, as Spark reports it; that of {FLINK} is the runtime of the job
   as Flink reports it, without planning and without the start of its cluster. Results go nowhere.
 - {FLINK}: streaming mode, state in memory (`hashmap`), no checkpoints, objects reused, as many
-  slots as cores, in one warm process; mini-batches are always on in its window functions.
+  slots as cores, in one warm process; mini-batches are on, as always in its window functions.
   {PENSTOCK} and {NATIVE} make every batch durable. One Spark session for both, with penstock's
   settings; the state of {NATIVE} is in memory and in files, as it is unless asked otherwise.
   For each repeat and row the contenders take turns, in an order that changes.

@@ -1,6 +1,6 @@
 """What a stateful operator is to those who run it: a function of state and changes.
 
-    rows -> partial -> packed, by hash bucket of the keys -> step -> changes
+    rows -> partial -> packed, to their buckets -> step -> changes
 
 `partial` runs wherever the rows are, on any cut of them; `step` runs once for a bucket and a batch.
 What comes out, all batches together, does not depend on the cuts.

@@ -78,9 +78,7 @@ def interval_join(
         correct_for=correct_for,
     )
     joined = run_join(left, right, kernel, kernel.sides, checkpoint, correct_for)
-    if kernel.takes_back:
-        return joined
-    return joined.drop(WEIGHT)
+    return joined if kernel.takes_back else joined.drop(WEIGHT)
 
 
 def bounds(within: Duration | tuple[Duration, Duration]) -> tuple[int, int]:
@@ -129,7 +127,7 @@ def table_join(
         right_time=times[1] and times[1].name,
     )
     joined = run_join(left, right, kernel, kernel.sides, checkpoint, ANY_TIME)
-    return joined.drop(WEIGHT) if kernel.grows else joined
+    return joined if kernel.takes_back else joined.drop(WEIGHT)
 
 
 def pairs_of(on: str | Sequence[str]) -> list[tuple[str, str]]:

@@ -20,9 +20,9 @@ from typing import Self
 
 import pyarrow as pa
 
-from penstock.errors import InvalidInput, StateError, StateMismatch
+from penstock.errors import InvalidInput, StateError
 from penstock.streams.state.arena import Arena
-from penstock.streams.state.durable import BASE, BucketFiles, Weights
+from penstock.streams.state.durable import BASE, BucketFiles, Weights, other_history
 from penstock.streams.state.files import NOTHING, Counts, Reached, Trailer
 from penstock.streams.state.layout import row_layout
 from penstock.streams.state.lock import BucketLock
@@ -30,7 +30,7 @@ from penstock.streams.state.rows import Rows
 from penstock.streams.state.schema import StateSchema
 
 EMPTY = -1  # the version before the first
-WHOLE_ROWS = 10_000  # that are left; of fewer, what they were changed by is little too
+WHOLE_ROWS = 10_000  # changed, at least: of fewer, a delta is small too
 
 # Arenas that this process has mapped. The pages of a new mapping have to be looked up one by one
 # when they are first touched, which takes longer than the step itself.
@@ -128,9 +128,14 @@ class BucketState(Rows):
         if clock is not None and (self.clock is None or clock > self.clock):
             self._reached = self._reached._replace(clock=clock)
         arena = self._arena
-        if arena.identity != NOTHING and self._touched_count() >= max(len(self), WHOLE_ROWS):
+        if arena.identity != NOTHING and self._changed_count() >= max(len(self), WHOLE_ROWS):
             written = self._files.write_whole(
-                version, self._everything(), self.schema, rows=len(self), reached=self._reached
+                version,
+                self._everything(),
+                self.schema,
+                parent=arena.identity,
+                rows=len(self),
+                reached=self._reached,
             )
             self._settle()
             weights = Weights.of_base(written.size)
@@ -211,11 +216,7 @@ class BucketState(Rows):
         for each in route.deltas:
             trailer, batches = self._files.read(each)
             if trailer.parent != identity:
-                raise StateMismatch(
-                    f"the delta of version {each} does not follow the one before it",
-                    hint="a task that was given up may have written it with another result; "
-                    "rebuild the node from its input",
-                )
+                raise other_history(each)
             self._load(0, batches, trailer.reached.clock)
             identity = trailer.identity
         self._arena.end_step(version, identity, route.weights)

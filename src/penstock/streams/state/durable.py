@@ -5,7 +5,7 @@
 
 A delta has the rows that its version changed, with those removed marked so; a base has all rows
 there are. A base is written when the deltas since the last one outweigh it, so that all that is
-written is a constant factor of what changed. A version that changed more rows than are left has a
+written is a constant factor of what changed. A version that changed as many rows as are left has a
 base alone. Each delta names the identity of the version before it, so that files of two histories,
 as a checkpoint that was reset leaves them, are never mixed.
 """
@@ -141,6 +141,7 @@ class BucketFiles:
         batches: Iterable[pa.RecordBatch],
         schema: StateSchema,
         *,
+        parent: int,
         rows: int,
         reached: Reached,
     ) -> Trailer:
@@ -150,7 +151,7 @@ class BucketFiles:
             batches,
             schema,
             version=version,
-            parent=NOTHING,
+            parent=parent,
             rows=rows,
             reached=reached,
             identity=None,
@@ -220,8 +221,7 @@ class BucketFiles:
 
     def schema(self, version: int) -> StateSchema:
         deltas, bases = self.versions()
-        alone = version not in deltas and version in bases
-        _, batches = self.read(version, BASE if alone else DELTA)
+        _, batches = self.read(version, BASE if _is_whole(version, deltas, bases) else DELTA)
         return StateSchema.of_file(batches.schema)
 
     def check(self, version: int, schema: StateSchema) -> Trailer:
@@ -243,6 +243,8 @@ class BucketFiles:
         """
         deltas, bases = self.versions()
         first = self._first(version, deltas, bases)
+        if first > version:
+            self._check_history(version, deltas, bases)
         fitting = (b for b in sorted(bases, reverse=True) if first - 1 <= b <= version)
         base = next((each for each in fitting if self._is_base_of(each, version)), None)
         from_nothing = base is None and self.trailer(first).parent == NOTHING
@@ -263,6 +265,8 @@ class BucketFiles:
         if base is not None or from_nothing:
             routes.append((sum(weights), Route(base, range(start, version + 1), False, weights)))
         if not routes:
+            if first - 1 in bases:
+                raise other_history(first)
             raise self._missing(first - 1, _name(first - 1, BASE))
         return min(routes, key=lambda each: each[0])[1]
 
@@ -271,25 +275,32 @@ class BucketFiles:
         deltas, bases = self.versions()
         if not deltas and not bases:
             return range(0)
-        newest = max((*deltas, *bases))
-        first = self._first(newest, deltas, bases)
-        if first in deltas and self.trailer(first).parent == NOTHING:
-            return range(first, newest + 1)
-        fitting = (b for b in sorted(bases) if first - 1 <= b <= newest)
-        return range(
-            next((b for b in fitting if self._is_base_of(b, newest)), newest + 1), newest + 1
-        )
+        newest = lowest = max((*deltas, *bases))
+        while lowest - 1 in deltas or lowest - 1 in bases:
+            lowest -= 1
+        if lowest in deltas and self.trailer(lowest, DELTA).parent == NOTHING:
+            return range(lowest, newest + 1)
+        fitting = (b for b in sorted(bases) if b >= lowest and self._is_base_of(b, b))
+        return range(next(fitting, newest + 1), newest + 1)
 
     def _first(self, version: int, deltas: dict[int, int], bases: dict[int, int]) -> int:
         """The first of the deltas that lead to this version without a gap; one that has a base
         alone needs none."""
+        if _is_whole(version, deltas, bases):
+            return version + 1
         if version not in deltas:
-            if version in bases:
-                return version + 1
             raise self._missing(version, _name(version, DELTA))
         while version - 1 in deltas:
             version -= 1
         return version
+
+    def _check_history(self, version: int, deltas: dict[int, int], bases: dict[int, int]) -> None:
+        """That a whole version follows the one before it, if that is there."""
+        before = version - 1
+        if (before in deltas or before in bases) and (
+            self.trailer(version, BASE).parent != self.trailer(before).identity
+        ):
+            raise other_history(version)
 
     def _is_base_of(self, base: int, version: int) -> bool:
         """Whether the deltas up to the version follow this base, and not one of another history."""
@@ -332,6 +343,19 @@ def clean(address: str | Path, operator: str, buckets: int, keep_from: int) -> l
     """
     files = (BucketFiles(str(address), operator, bucket, buckets) for bucket in range(buckets))
     return [path for each in files for path in each.clean(keep_from)]
+
+
+def other_history(version: int) -> StateMismatch:
+    return StateMismatch(
+        f"version {version} of the state does not follow the one before it",
+        hint="a task that was given up may have written it with another result; "
+        "rebuild the node from its input",
+    )
+
+
+def _is_whole(version: int, deltas: dict[int, int], bases: dict[int, int]) -> bool:
+    """Whether the version has a base alone."""
+    return version in bases and version not in deltas
 
 
 def _name(version: int, kind: str) -> str:

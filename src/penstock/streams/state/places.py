@@ -83,8 +83,11 @@ class LocalPlace:
             raise disk_refused(error, f"writing {self._folder / name}") from error
 
     def delete(self, names: list[str]) -> None:
-        for name in names:
-            (self._folder / name).unlink(missing_ok=True)
+        there = [each for name in names if (each := self._folder / name).exists()]
+        for each in there:
+            each.unlink(missing_ok=True)
+        if there:
+            _sync(self._folder)
 
 
 def _sync(path: Path) -> None:

@@ -216,8 +216,10 @@ class Rows:
         keys = self._keys_at(rows)
         return rows[order_of(keys, hashes_of(keys))]
 
-    def _touched_count(self) -> int:
-        return sum(map(len, self._touched))
+    def _changed_count(self) -> int:
+        """How many rows `_changes` has: without those that came and went in this step."""
+        flags = self._byte(0)[self._touched_rows()]
+        return int(np.count_nonzero((flags & LIVE != 0) | (flags & FRESH == 0)))
 
     def _apply(self, batch: pa.RecordBatch) -> None:
         """Makes the changes of a batch of a file."""

@@ -167,8 +167,8 @@ class IntervalJoinKernel:
 
     def _last_partner(self, times: Numbers, sides: Numbers) -> Numbers:
         """The last time that a partner of each row may have."""
-        last: Numbers = times + np.where(sides == LEFT, self.highest, -self.lowest)
-        return last
+        left, right = (self._partner_times(times, side)[1] for side in (LEFT, RIGHT))
+        return np.where(sides == LEFT, left, right)
 
     def _candidates(
         self, state: BucketState, changed: Changed, side: int, own: Numbers

@@ -61,16 +61,15 @@ class TableJoinKernel:
         )
 
     @property
-    def grows(self) -> bool:
-        """Whether nothing is ever taken back, as both sides are streams."""
+    def takes_back(self) -> bool:
         are_streams = not any(WEIGHT in side.schema.names for side in self.sides)
-        return are_streams and self.how in ("inner", "semi")
+        return not are_streams or self.how not in ("inner", "semi")
 
     def step(
         self, state: BucketState, packed: Sequence[pa.RecordBatch], clock: int | None
     ) -> Iterator[pa.RecordBatch]:
         changes = self._changes(state, packed)
-        return map(one_by_one, changes) if self.grows else changes
+        return changes if self.takes_back else map(one_by_one, changes)
 
     def _changes(
         self, state: BucketState, packed: Sequence[pa.RecordBatch]

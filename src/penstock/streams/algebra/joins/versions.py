@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.events.compiled import Mask, Numbers
+from penstock.events.compiled import Mask, Numbers, frozen
 from penstock.streams.algebra.changes import TIME
 from penstock.streams.algebra.joins.sides import PLACE, RIGHT, ROW
 from penstock.streams.algebra.joins.version_loops import find_versions
@@ -35,7 +35,7 @@ class Versions(NamedTuple):
         numbers = np.arange(int(ids.max(initial=NONE)) + 2)
         starts = np.searchsorted(self.ids[kept], numbers)
         found = np.empty(len(ids), np.int64)
-        find_versions(starts, self.times[kept], ids, times, found)
+        find_versions(frozen(starts), frozen(self.times[kept]), frozen(ids), frozen(times), found)
         return np.where(found >= 0, kept[found] if len(kept) else NONE, NONE)
 
     def ends(self) -> Numbers:
