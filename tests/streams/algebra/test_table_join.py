@@ -170,8 +170,10 @@ def test_the_changes_add_up_to_the_join_of_the_tables(
 )
 def test_streams_come_together_row_by_row(how: str, history: list[list[Change]]) -> None:
     """Equal rows are as many as there are pairs of them, as nothing says a weight."""
-    schemas = [each.remove(each.get_field_index(WEIGHT)) for each in (LEFT_SCHEMA, RIGHT_SCHEMA)]
-    kernel = TableJoinKernel(ONS["number"], *schemas, how)
+    left, right = (
+        each.remove(each.get_field_index(WEIGHT)) for each in (LEFT_SCHEMA, RIGHT_SCHEMA)
+    )
+    kernel = TableJoinKernel(ONS["number"], left, right, how)
     rows: tuple[list[Element], list[Element]] = ([], [])
     result: Counter[str] = Counter()
     assert not kernel.takes_back
