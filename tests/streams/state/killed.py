@@ -68,13 +68,12 @@ def step(state: BucketState, version: int) -> None:
     due = state.take(state.due(version * 50)).column("id").to_pylist()
     everything = [row for batch in state.all_rows() for row in batch.to_pylist()]
     assert sorted(due) == sorted(row["id"] for row in everything if row["due"] <= version * 50)
-    for first in range(0, _ROWS, 100):
-        part = ids[first : first + 100]
+    for part in np.array_split(ids, 4):
         names = pa.array([f"name {key}" for key in part])
         rows = state.find_or_add(pa.record_batch([pa.array(part), names], schema=SCHEMA.keys))
         np.add.at(state.fixed("n"), rows, 1)
         state.valid("n")[rows] = True
-        texts = pa.array(["t" * (version % 50)] * 100)
+        texts = pa.array(["t" * (version % 50)] * len(part))
         state.put(rows, pa.record_batch({"text": texts, "due": part + version}))
     gone = ids[:removed]
     names = pa.array([f"name {key}" for key in gone], pa.string())
