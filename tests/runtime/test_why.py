@@ -2,6 +2,7 @@ import pytest
 
 from penstock.runtime.status import Life, NodeStatus
 from penstock.runtime.why import explain, moment, roughly
+from penstock.streams.source.event_time import TIMES
 from tests.runtime.statuses import MINUTE, NOW, TEN, a_node, an_app, an_input
 
 CLOCK = "Its clock is at 2026-01-31T10:00:00Z."
@@ -98,6 +99,11 @@ def test_is_held_back_by_an_input() -> None:
         CLOCK,
         "orders holds it back, 1h behind the input that is furthest.",
     ]
+
+
+def test_a_table_that_is_read_to_its_end_is_not_ahead() -> None:
+    table = an_input(name="rates", clock=TIMES.stop, clocks={})
+    assert said(a_node(table, an_input()))[1:] == [CLOCK]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from penstock.runtime.status import AppStatus, InputStatus, Life, NodeStatus, percent
-from penstock.streams.source.event_time import Rule
+from penstock.streams.source.event_time import TIMES, Rule
 
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000))
 _APART_MS = 10_000  # partitions whose clocks are closer together hold nobody back to speak of
@@ -116,7 +116,8 @@ def _lag(told: InputStatus, node: NodeStatus, life: Life) -> Iterator[str]:
 
 
 def _clock(node: NodeStatus) -> Iterator[str]:
-    timed = [each for each in node.inputs if each.timed]
+    # A table that is read to its end holds nobody back.
+    timed = [each for each in node.inputs if each.timed and each.clock != TIMES.stop]
     if not timed or node.batch < 0:  # then nothing is known of its clock yet
         return
     without = [each for each in timed if each.clock is None]
