@@ -1,11 +1,10 @@
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from penstock.bench.flink import flink_missing
 from penstock.bench.windows.queries import ALL
+from tests.bench.quick import quick_run
 from tests.conftest import without_peer
 
 
@@ -16,31 +15,14 @@ from tests.conftest import without_peer
 def test_a_quick_run_finds_all_answers_right_and_reports_every_row(tmp_path: Path) -> None:
     if missing := flink_missing():
         without_peer(missing)
-    # In a process of its own: it opens a session, and there may be one in this.
-    command = (sys.executable, "-m", "penstock", "bench", "windows", "--quick", "--repeats", "1")
-    done = subprocess.run(
-        (*command, "--output", "results/windows.md"),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=580,
-        check=False,
-    )
+    run = quick_run("windows", tmp_path)
 
-    assert done.returncode == 0, done.stderr[-3_000:]
-    written = (tmp_path / "results" / "windows.md").read_text().splitlines()
     for asked in ALL:
-        assert f"\n{asked.row.title} " in done.stdout
-        medians, values = (
-            line.strip("|").split("|")
-            for line in written
-            if line.startswith(f"| {asked.row.title} |")
-        )
+        assert f"\n{asked.row.title} " in run.shown
+        medians, values = run.lines(asked.row.title)
         assert medians[5].strip().endswith("x")
         assert medians[6].strip().endswith("x") == (asked.spark is not None)
         there = [bool(value.strip()) for value in values[1:]]
         assert there == [True, True, asked.spark is not None, True]
-    steps = [line for line in done.stderr.splitlines() if line.startswith("[")]
-    assert steps[-1].startswith(f"[{len(steps)}/{len(steps)}] ")
-    assert sum(step.endswith(": right") for step in steps) == 4 * len(ALL) - 1
-    assert [each.name for each in tmp_path.glob("[!.]*")] == ["results"]
+    assert run.steps[-1].startswith(f"[{len(run.steps)}/{len(run.steps)}] ")
+    assert sum(step.endswith(": right") for step in run.steps) == 4 * len(ALL) - 1

@@ -5,8 +5,6 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from rich.console import Console
-
 from penstock.bench.client import MEGABYTE
 from penstock.bench.contenders import CONTENDERS, Server, peak_bytes
 from penstock.bench.figures import AFTER_LOAD, AFTER_START, PEAK, START_UP, Figures, Row
@@ -26,10 +24,7 @@ def run(*, repeats: int, quick: bool, output: Path) -> None:
     machine, date = facts(), instant_text(now_ms())
     command = f"penstock bench log --repeats {repeats}{' --quick' if quick else ''}"
     report = Report(measure(repeats, quick=quick), command, date, machine, quick)
-    report.show()
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(report.markdown())
-    Console(stderr=True, highlight=False).print(f"written to {output}")
+    report.publish(output)
 
 
 def measure(repeats: int, *, quick: bool) -> Figures:

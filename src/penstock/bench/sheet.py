@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
 from rich.console import Console
@@ -44,6 +45,13 @@ class Sheet(ABC, Generic[Figures]):
     def sections(self) -> Iterable[str]:
         """What else there is to tell, as Markdown."""
         return ()
+
+    def publish(self, output: Path) -> None:
+        """Shows it, and writes it to a file, whose folder is made."""
+        self.show()
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(self.markdown())
+        Console(stderr=True, highlight=False).print(f"written to {output}")
 
     def show(self) -> None:
         """Prints the medians, their ranges and ratios, and the goals to standard output."""

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pyspark
-from rich.console import Console
 
 from penstock.bench.figures import Row
 from penstock.bench.machine import facts
@@ -86,10 +85,7 @@ def run(*, repeats: int, quick: bool, output: Path) -> None:
     command = f"penstock bench spark --repeats {repeats}{' --quick' if quick else ''}"
     figures = measure(repeats, QUICK if quick else FULL)
     report = SparkReport(figures, command, date, machine, quick)
-    report.show()
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(report.markdown())
-    Console(stderr=True, highlight=False).print(f"written to {output}")
+    report.publish(output)
 
 
 def measure(repeats: int, amount: Amount) -> Figures:

@@ -94,3 +94,13 @@ def durations(writer: DataStreamWriter, checkpoint: str) -> list[int]:
         raise NodeFailed(f"the query on {checkpoint} did not end within {_WITHIN:g} s")
     shutil.rmtree(warm_folder(checkpoint), ignore_errors=True)
     return [int(each["batchDuration"]) for each in running.recentProgress]
+
+
+def milliseconds(frame: DataFrame, checkpoint: str, into: Path | None) -> int:
+    """Of all batches of a query, whose rows go into Parquet files, or nowhere."""
+    writer = frame.writeStream
+    if into is None:
+        writer = writer.format("noop")
+    else:
+        writer = writer.format("parquet").option("path", str(into))
+    return sum(durations(writer, checkpoint))

@@ -165,9 +165,8 @@ def test_tables_are_joined_as_they_change(spark: SparkSession) -> None:
         assert shown(run.batch("named"), *columns) == shown(run.view("named"), *columns)
 
 
-def test_enrichment_row_version_arrives_after_the_event(spark: SparkSession) -> None:
-    """With an event time before it: the event is corrected within correct_for, and only then."""
-    app = ps.App("tax")
+def taxes(buckets: int | None = None) -> ps.App:
+    app = ps.App("tax", buckets=buckets)
     app.stream(
         "sales",
         "sale long, country string, at timestamp",
@@ -175,6 +174,12 @@ def test_enrichment_row_version_arrives_after_the_event(spark: SparkSession) -> 
     )
     rates = "country string, rate double, since timestamp"
     app.table("rates", rates, key="country", event_time=ps.EventTime("since"))
+    return app
+
+
+def test_enrichment_row_version_arrives_after_the_event(spark: SparkSession) -> None:
+    """With an event time before it: the event is corrected within correct_for, and only then."""
+    app = taxes()
 
     @app.derive("taxed", key="sale")
     def taxed(sales: DataFrame, rates: DataFrame) -> DataFrame:
@@ -212,14 +217,7 @@ def test_events_of_one_key_are_spread_when_the_table_is_in_every_bucket(
     spark: SparkSession,
 ) -> None:
     """And have what the table by key gives them: corrected, after a crash, and in a batch."""
-    app = ps.App("tax", buckets=3)
-    app.stream(
-        "sales",
-        "sale long, country string, at timestamp",
-        event_time=ps.EventTime("at", wait="1s", correct_for="1 minute"),
-    )
-    rates = "country string, rate double, since timestamp"
-    app.table("rates", rates, key="country", event_time=ps.EventTime("since"))
+    app = taxes(buckets=3)
 
     @app.derive("by_key", key="sale")
     def by_key(sales: DataFrame, rates: DataFrame) -> DataFrame:

@@ -31,14 +31,16 @@ def rows(version: int) -> pa.RecordBatch:
     return pa.record_batch([pa.array(ids), names, lists], schema=SCHEMA.columns)
 
 
-def open_at(folder: Path, bucket: int, buckets: int, version: int) -> BucketState:
+def open_at(
+    folder: Path, bucket: int, buckets: int, version: int, schema: StateSchema = SCHEMA
+) -> BucketState:
     return BucketState.open(
         folder / "durable",
         folder / "warm",
         operator="join",
         bucket=bucket,
         buckets=buckets,
-        schema=SCHEMA,
+        schema=schema,
         version=version,
     )
 
@@ -92,18 +94,7 @@ def test_rows_of_all_types(tmp_path: Path) -> None:
     values, keys = pa.record_batch(columns), pa.record_batch({"id": pa.array(range(40))})
     schema = StateSchema(keys.schema, values.schema)
 
-    def open_bucket(bucket: int, buckets: int, version: int) -> BucketState:
-        return BucketState.open(
-            tmp_path / "durable",
-            tmp_path / "warm",
-            operator="join",
-            bucket=bucket,
-            buckets=buckets,
-            schema=schema,
-            version=version,
-        )
-
-    with open_bucket(0, 1, -1) as state:
+    with open_at(tmp_path, 0, 1, -1, schema) as state:
         state.put(state.find_or_add(keys), values)
         before = contents_of(state)
         state.commit(0)
@@ -111,7 +102,7 @@ def test_rows_of_all_types(tmp_path: Path) -> None:
 
     after: dict[str, str] = {}
     for bucket in range(3):
-        with open_bucket(bucket, 3, 0) as state:
+        with open_at(tmp_path, bucket, 3, 0, schema) as state:
             after |= contents_of(state)
     assert after == before
 
@@ -140,20 +131,9 @@ def test_rows_stay_with_those_they_belong_to(tmp_path: Path, name: str) -> None:
     )
     keys = batch.select(schema.keys.names)
 
-    def opened(bucket: int, buckets: int, version: int) -> BucketState:
-        return BucketState.open(
-            tmp_path / "durable",
-            tmp_path / "warm",
-            operator="join",
-            bucket=bucket,
-            buckets=buckets,
-            schema=schema,
-            version=version,
-        )
-
     for bucket in range(3):
         mine = pa.array(bucket_of(batch.select(names), 3) == bucket)
-        with opened(bucket, 3, -1) as state:
+        with open_at(tmp_path, bucket, 3, -1, schema) as state:
             state.put(state.find_or_add(keys.filter(mine)), batch.select(["due"]).filter(mine))
             state.count(late=bucket + 1, corrected=10, dropped=100)
             state.commit(0, clock=2500)
@@ -161,7 +141,7 @@ def test_rows_stay_with_those_they_belong_to(tmp_path: Path, name: str) -> None:
 
     due: list[int] = []
     for bucket in range(5):
-        with opened(bucket, 5, 0) as state:
+        with open_at(tmp_path, bucket, 5, 0, schema) as state:
             assert state.clock == 2500
             targets = bucket_of(batch.select(names), 5)
             assert len(state) == (targets == bucket).sum()
@@ -195,27 +175,16 @@ def test_what_is_copied_is_in_every_bucket(
         everywhere = np.full(200, True) if copied is True else kinds != 0
         return set(ids[everywhere | (bucket_of(keys, buckets) == bucket)].tolist())
 
-    def opened(bucket: int, buckets: int, version: int) -> BucketState:
-        return BucketState.open(
-            tmp_path / "durable",
-            tmp_path / "warm",
-            operator="join",
-            bucket=bucket,
-            buckets=buckets,
-            schema=schema,
-            version=version,
-        )
-
     for bucket in range(before):
         mine = pa.array(sorted(expected(bucket, before)))
-        with opened(bucket, before, -1) as state:
+        with open_at(tmp_path, bucket, before, -1, schema) as state:
             state.put(state.find_or_add(keys.take(mine)), batch.select(["v"]).take(mine))
             state.commit(0)
     address = tmp_path / "durable"
     moved = rescale(address, operator="join", from_buckets=before, to_buckets=after, version=0)
 
     for bucket in range(after):
-        with opened(bucket, after, 0) as state:
+        with open_at(tmp_path, bucket, after, 0, schema) as state:
             rows = [row for each in state.all_rows() for row in each.to_pylist()]
             assert {row["id"] for row in rows} == expected(bucket, after)
             assert len(state) == len(expected(bucket, after))

@@ -9,7 +9,7 @@ from pyspark.sql.functions import col, explode, expr, lit
 
 from penstock.bench.flink import FLINK, Files, Flink
 from penstock.bench.spark_figures import NATIVE, PENSTOCK
-from penstock.bench.spark_queries import durations
+from penstock.bench.spark_queries import milliseconds
 from penstock.bench.views.queries import FLINK_TYPES, Asked, Frames
 from penstock.bench.views.stored import ALL_FILES, SLICES, Stored
 from penstock.streams.algebra.changes import WEIGHT
@@ -43,12 +43,7 @@ class _OnSpark(Contender):
         frames = {name: self._files(stored, name, names) for name in asked.tables}
         with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
             checkpoint = f"{folder}/checkpoint"
-            writer = self._frame(asked, frames, checkpoint).writeStream
-            if into is None:
-                writer = writer.format("noop")
-            else:
-                writer = writer.format("parquet").option("path", str(into))
-            return sum(durations(writer, checkpoint))
+            return milliseconds(self._frame(asked, frames, checkpoint), checkpoint, into)
 
     def _files(self, stored: Stored, table: str, names: str) -> DataFrame:
         files = str(stored.slices(table))

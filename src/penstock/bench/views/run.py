@@ -6,7 +6,6 @@ from statistics import median
 
 import pyspark
 from pyspark.sql import SparkSession
-from rich.console import Console
 
 from penstock.bench.flink import FLINK_VERSION, Flink
 from penstock.bench.machine import facts
@@ -55,10 +54,7 @@ def run(*, repeats: int, quick: bool, output: Path) -> None:
     finally:
         session.stop()
     report = ViewsReport(figures, command, date, machine, quick, changed)
-    report.show()
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(report.markdown())
-    Console(stderr=True, highlight=False).print(f"written to {output}")
+    report.publish(output)
 
 
 def measure(

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 import penstock as ps
 from penstock.bench.flink import FLINK, Files, Flink
 from penstock.bench.spark_figures import NATIVE, PENSTOCK
-from penstock.bench.spark_queries import durations
+from penstock.bench.spark_queries import milliseconds
 from penstock.bench.windows.events import SCHEMA, TOPIC, Events
 from penstock.bench.windows.figures import FROM_LOG
 from penstock.bench.windows.queries import FLINK_TYPES, WAIT, Asked
@@ -69,12 +69,7 @@ class _OnSpark(Contender):
     def milliseconds(self, asked: Asked, stored: Stored, into: Path | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
             checkpoint = f"{folder}/checkpoint"
-            writer = self._frame(asked, stored, checkpoint).writeStream
-            if into is None:
-                writer = writer.format("noop")
-            else:
-                writer = writer.format("parquet").option("path", str(into))
-            return sum(durations(writer, checkpoint))
+            return milliseconds(self._frame(asked, stored, checkpoint), checkpoint, into)
 
     def _files(self, stored: Stored) -> DataFrame:
         reader = self._session.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 2)

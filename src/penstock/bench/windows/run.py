@@ -4,7 +4,6 @@ import tempfile
 from pathlib import Path
 
 import pyspark
-from rich.console import Console
 
 from penstock.bench.flink import FLINK_VERSION, Flink
 from penstock.bench.machine import facts
@@ -38,10 +37,7 @@ def run(*, repeats: int, quick: bool, output: Path) -> None:
     overlapping = {each: state.hopping(each, 100_000) for each in state.OVERLAPS}
     figures = measure(repeats, SMALL if quick else FULL)
     report = WindowsReport(figures, command, date, machine, quick, kept, overlapping)
-    report.show()
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(report.markdown())
-    Console(stderr=True, highlight=False).print(f"written to {output}")
+    report.publish(output)
 
 
 def measure(repeats: int, events: Events) -> Figures:

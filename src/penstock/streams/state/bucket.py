@@ -23,7 +23,7 @@ import pyarrow as pa
 from penstock.errors import InvalidInput, StateError
 from penstock.streams.state.arena import Arena
 from penstock.streams.state.durable import BASE, BucketFiles, Weights, other_history
-from penstock.streams.state.files import NOTHING, Counts, Reached, Trailer
+from penstock.streams.state.files import NOTHING, Counts, Reached
 from penstock.streams.state.layout import row_layout
 from penstock.streams.state.lock import BucketLock
 from penstock.streams.state.rows import Rows
@@ -128,44 +128,30 @@ class BucketState(Rows):
         if clock is not None and (self.clock is None or clock > self.clock):
             self._reached = self._reached._replace(clock=clock)
         arena = self._arena
-        if arena.identity != NOTHING and self._changed_count() >= max(len(self), WHOLE_ROWS):
-            written = self._files.write_whole(
-                version,
-                self._everything(),
-                self.schema,
-                parent=arena.identity,
-                rows=len(self),
-                reached=self._reached,
-            )
-            self._settle()
-            weights = Weights.of_base(written.size)
-        else:
-            written, weights = self._write_delta(version)
-        if arena.is_wasteful:
-            self._repack()
-        self._arena.end_step(version, written.identity, weights)
-        self._is_over = True
-
-    def _write_delta(self, version: int) -> tuple[Trailer, Weights]:
-        """And a base where one is due."""
-        arena = self._arena
-        delta = self._files.write_delta(
+        changed = self._changed_count()
+        whole = arena.identity != NOTHING and changed >= max(len(self), WHOLE_ROWS)
+        written = self._files.write_version(
             version,
-            self._changes(),
+            self._everything() if whole else self._changes(),
             self.schema,
+            whole=whole,
             parent=arena.identity,
             rows=len(self),
             reached=self._reached,
         )
         self._settle()
-        if delta.parent == NOTHING:  # it has everything, as a base would
-            return delta, Weights.of_base(delta.size)
-        weights = Weights(*arena.weights).with_delta(delta.size)
+        if whole or written.parent == NOTHING:  # it has everything
+            weights = Weights.of_base(written.size)
+        else:
+            weights = Weights(*arena.weights).with_delta(written.size)
         if weights.is_base_due:
             everything = map(self.schema.file_batch, self.all_rows())
-            base = self._files.write_base(delta, everything, self.schema)
+            base = self._files.write_base(written, everything, self.schema)
             weights = Weights.of_base(base.size)
-        return delta, weights
+        if arena.is_wasteful:
+            self._repack()
+        self._arena.end_step(version, written.identity, weights)
+        self._is_over = True
 
     def close(self) -> None:
         """What was not committed is forgotten."""

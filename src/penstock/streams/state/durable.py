@@ -99,18 +99,20 @@ class BucketFiles:
                 found[match[2]][int(match[1])] = size
         return found[DELTA], found[BASE]
 
-    def write_delta(
+    def write_version(
         self,
         version: int,
         batches: Iterable[pa.RecordBatch],
         schema: StateSchema,
         *,
+        whole: bool = False,
         parent: int,
         rows: int,
         reached: Reached,
     ) -> Trailer:
-        return self._write(
-            DELTA,
+        """As a delta or, if `whole`, as a base alone."""
+        written = self._write(
+            BASE if whole else DELTA,
             batches,
             schema,
             version=version,
@@ -119,6 +121,9 @@ class BucketFiles:
             reached=reached,
             identity=None,
         )
+        if whole:  # a delta of another history would be taken for this version's
+            self._place.delete([_name(version, DELTA)])
+        return written
 
     def write_base(
         self, delta: Trailer, batches: Iterable[pa.RecordBatch], schema: StateSchema
@@ -134,31 +139,6 @@ class BucketFiles:
             reached=delta.reached,
             identity=delta.identity,
         )
-
-    def write_whole(
-        self,
-        version: int,
-        batches: Iterable[pa.RecordBatch],
-        schema: StateSchema,
-        *,
-        parent: int,
-        rows: int,
-        reached: Reached,
-    ) -> Trailer:
-        """A version that has a base and no delta."""
-        whole = self._write(
-            BASE,
-            batches,
-            schema,
-            version=version,
-            parent=parent,
-            rows=rows,
-            reached=reached,
-            identity=None,
-        )
-        # One of another history would be taken for this version's.
-        self._place.delete([_name(version, DELTA)])
-        return whole
 
     def _write(
         self,

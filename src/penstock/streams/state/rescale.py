@@ -72,7 +72,7 @@ def rescale(
             told = Counts()  # in which bucket it is counted on makes no difference
             with pa.memory_map(path) as content:
                 batches = pa.ipc.open_stream(content)
-                files.write_delta(
+                files.write_version(
                     version, batches, schema, parent=NOTHING, rows=count, reached=reached
                 )
     return sum(row_counts)
