@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.streams.algebra.windows.chunks import Chunks
+from penstock.streams.algebra.rows.chunks import Chunks
 
 NUMBERS = [
     pa.field("number", pa.int64()),

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from penstock.errors import InvalidInput
 from penstock.streams.algebra.changes import TIME, TIME_TYPE, WEIGHT
+from penstock.streams.algebra.joins import streams
 from penstock.streams.algebra.joins.intervals import IntervalJoinKernel
 from penstock.streams.algebra.joins.pairs import KINDS
 from penstock.streams.algebra.joins.sides import LEFT, RIGHT
+from penstock.streams.algebra.joins.streams import StreamJoinKernel, are_streams
 from penstock.streams.algebra.kernel import END
 from penstock.streams.state import chains
 from tests.streams.algebra.batches import MISHAPS, Query
@@ -28,24 +30,20 @@ Element = tuple[Any, ...]  # key, time, value
 
 def kernel_for(
     how: str, within: tuple[int, int], correct_for: int = 0, weighted: bool = False
-) -> IntervalJoinKernel:
+) -> IntervalJoinKernel | StreamJoinKernel:
     left, right = (
         each.append(pa.field(WEIGHT, pa.int32())) if weighted else each for each in SCHEMAS
     )
-    return IntervalJoinKernel(
-        [("k", "j")],
-        left,
-        right,
-        within[0],
-        within[1],
-        how,
-        left_time="at",
-        right_time="seen",
-        correct_for=correct_for,
-    )
+    on = [("k", "j")]
+    named: Any = {"left_time": "at", "right_time": "seen", "correct_for": correct_for}
+    if how == "inner" and are_streams(left, right):
+        return StreamJoinKernel(on, left, right, within=within, **named)
+    return IntervalJoinKernel(on, left, right, *within, how, **named)
 
 
-def packed(kernel: IntervalJoinKernel, side: int, rows: list[Element]) -> pa.RecordBatch:
+def packed(
+    kernel: IntervalJoinKernel | StreamJoinKernel, side: int, rows: list[Element]
+) -> pa.RecordBatch:
     schema = kernel.sides[side].schema
     batch = pa.RecordBatch.from_pylist(
         [dict(zip(schema.names, row, strict=False)) for row in rows], schema
@@ -130,6 +128,7 @@ def test_at_every_clock_the_changes_add_up_to_the_join(
     result: Counter[Element] = Counter()
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(chains, "_PIECE", 2)
+        patch.setattr(streams, "_PIECE", 3)
         query = Query(Path(folder), kernel, buckets=buckets)
         for left, right, clock in batches:
             both = [packed(kernel, LEFT, left), packed(kernel, RIGHT, right)]

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from penstock.errors import InvalidInput, UnknownName
 from penstock.streams.algebra import kernel_from_spec
 from penstock.streams.algebra.changes import WEIGHT
+from penstock.streams.algebra.joins import streams
 from penstock.streams.algebra.joins.pairs import KINDS
 from penstock.streams.algebra.joins.sides import LEFT, RIGHT
+from penstock.streams.algebra.joins.streams import StreamJoinKernel
 from penstock.streams.algebra.joins.tables import TableJoinKernel
 from penstock.streams.state import chains
 from tests.streams.algebra.batches import MISHAPS, Query
@@ -155,41 +157,70 @@ def test_the_changes_add_up_to_the_join_of_the_tables(
         assert query.state_rows() == stored
 
 
-@pytest.mark.parametrize("how", ["inner", "semi"])
-@settings(max_examples=20)
-@given(
-    history=st.lists(
-        st.lists(
-            st.sampled_from([LEFT, RIGHT]).flatmap(
-                lambda side: st.tuples(st.just(side), ROWS[side], st.just(1))
-            ),
-            max_size=8,
-        ),
-        max_size=4,
+def only_growing() -> st.SearchStrategy[list[list[Change]]]:
+    change = st.sampled_from([LEFT, RIGHT]).flatmap(
+        lambda side: st.tuples(st.just(side), ROWS[side], st.just(1))
     )
+    return st.lists(st.lists(change, max_size=8), max_size=4)
+
+
+@pytest.mark.parametrize("how", ["inner", "semi"])
+@settings(max_examples=60)
+@given(
+    on=st.sampled_from(sorted(ONS)),
+    history=only_growing(),
+    null_safe=st.booleans(),
+    mishap=st.sampled_from(MISHAPS),
+    buckets=st.integers(1, 3),
 )
-def test_streams_come_together_row_by_row(how: str, history: list[list[Change]]) -> None:
+def test_streams_come_together_row_by_row(
+    how: str, on: str, history: list[list[Change]], null_safe: bool, mishap: str, buckets: int
+) -> None:
     """Equal rows are as many as there are pairs of them, as nothing says a weight."""
     left, right = (
         each.remove(each.get_field_index(WEIGHT)) for each in (LEFT_SCHEMA, RIGHT_SCHEMA)
     )
-    kernel = TableJoinKernel(ONS["number"], left, right, how)
+    kernel: StreamJoinKernel | TableJoinKernel
+    if how == "inner":
+        kernel = StreamJoinKernel(ONS[on], left, right, null_safe=null_safe)
+    else:
+        kernel = TableJoinKernel(ONS[on], left, right, how, null_safe=null_safe)
     rows: tuple[list[Element], list[Element]] = ([], [])
     result: Counter[str] = Counter()
     assert not kernel.takes_back
-    with tempfile.TemporaryDirectory() as folder:
-        query = Query(Path(folder), kernel)
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chains, "_PIECE", 2)
+        patch.setattr(streams, "_PIECE", 3)
+        query = Query(Path(folder), kernel, buckets=buckets)
         for batch in history:
             packed = [
                 kernel.sides[side].partial(batch_of(side, batch).drop_columns([WEIGHT]))
                 for side in (LEFT, RIGHT)
             ]
-            for row in query.packed_batch(packed):
+            for row in query.packed_batch(packed, mishap):
                 assert row[WEIGHT] == 1
                 result[repr(as_tuple(row))] += 1
             for side, element, _ in batch:
                 rows[side].append(element)
-            assert result == joined(*rows, ONS["number"], how, null_safe=False)
+            assert result == joined(*rows, ONS[on], how, null_safe)
+
+
+def test_what_comes_together_is_kept_together() -> None:
+    """A row of state for each key and batch, however many rows it brings."""
+    schemas = pa.schema({"k": pa.int64(), "v": pa.string()}), pa.schema({"j": pa.int64()})
+    kernel = StreamJoinKernel([("k", "j")], *schemas)
+    rows = [{"k": number % 2, "v": str(number)} for number in range(1_000)]
+    with tempfile.TemporaryDirectory() as folder:
+        query = Query(Path(folder), kernel)
+        for _ in range(3):
+            batch = pa.RecordBatch.from_pylist(rows, schemas[LEFT])
+            assert query.packed_batch([kernel.sides[LEFT].partial(batch)]) == []
+        assert query.state_rows() == 6
+        one = pa.RecordBatch.from_pylist([{"j": 1}], schemas[RIGHT])
+        found = query.packed_batch([kernel.sides[RIGHT].partial(one)])
+    assert Counter(row["v"] for row in found) == Counter(
+        {str(number): 3 for number in range(1, 1_000, 2)}
+    )
 
 
 def lacks_key(on: str, side: int, row: Element) -> bool:

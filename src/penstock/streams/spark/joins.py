@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -10,6 +11,7 @@ from penstock.clock import Duration
 from penstock.errors import InvalidInput
 from penstock.streams.algebra.changes import WEIGHT
 from penstock.streams.algebra.joins.intervals import IntervalJoinKernel
+from penstock.streams.algebra.joins.streams import StreamJoinKernel, are_streams
 from penstock.streams.algebra.joins.tables import TableJoinKernel
 from penstock.streams.algebra.kernel import Packing, Stepping
 from penstock.streams.algebra.spreading import BOTH_BY_KEY, Spread
@@ -66,17 +68,18 @@ def interval_join(
     """The join of two streams within microseconds."""
     times = [needed_time(each) for each in (left, right)]
     correct_for = max(each.correct_for for each in times)
-    kernel = IntervalJoinKernel(
-        on,
-        schema_of(left),
-        schema_of(right),
-        *within,
-        how,
-        left_time=times[0].name,
-        right_time=times[1].name,
-        on_once=True,
-        correct_for=correct_for,
-    )
+    schemas = schema_of(left), schema_of(right)
+    named: dict[str, Any] = {
+        "left_time": times[0].name,
+        "right_time": times[1].name,
+        "on_once": True,
+        "correct_for": correct_for,
+    }
+    kernel: StreamJoinKernel | IntervalJoinKernel
+    if how == "inner" and are_streams(*schemas):
+        kernel = StreamJoinKernel(on, *schemas, within=within, **named)
+    else:
+        kernel = IntervalJoinKernel(on, *schemas, *within, how, **named)
     joined = run_join(left, right, kernel, kernel.sides, checkpoint, correct_for)
     return joined if kernel.takes_back else joined.drop(WEIGHT)
 
@@ -116,16 +119,16 @@ def table_join(
     that are compared, which do not come out.
     """
     times = [time_column(each) for each in (left, right)]
-    kernel = TableJoinKernel(
-        on,
-        schema_of(left),
-        schema_of(right),
-        how,
-        null_safe=null_safe,
-        on_once=on_once,
-        left_time=times[0] and times[0].name,
-        right_time=times[1] and times[1].name,
-    )
+    schemas = schema_of(left), schema_of(right)
+    named: dict[str, Any] = {"null_safe": null_safe, "on_once": on_once}
+    kernel: StreamJoinKernel | TableJoinKernel
+    if how == "inner" and are_streams(*schemas) and times == [None, None]:
+        kernel = StreamJoinKernel(on, *schemas, **named)
+    else:
+        left_time, right_time = (each and each.name for each in times)
+        kernel = TableJoinKernel(
+            on, *schemas, how, left_time=left_time, right_time=right_time, **named
+        )
     joined = run_join(left, right, kernel, kernel.sides, checkpoint, ANY_TIME)
     return joined if kernel.takes_back else joined.drop(WEIGHT)
 

@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import InvalidInput
 from penstock.events.compiled import Numbers
 from penstock.streams.algebra.changes import TIME, WEIGHT
 from penstock.streams.algebra.joins.changed import Changed
 from penstock.streams.algebra.joins.matches import MATCHES, Rows, Touched
 from penstock.streams.algebra.joins.pairs import Pairs, have_keys
 from penstock.streams.algebra.joins.sides import LEFT, RIGHT, ROW, SIDE, two_sides
+from penstock.streams.algebra.joins.within import Within
 from penstock.streams.algebra.kernel import NEVER, one_batch, passed, without_late
-from penstock.streams.algebra.rows.groups import each_once, keys_and
+from penstock.streams.algebra.rows.groups import keys_and
 from penstock.streams.algebra.rows.own_columns import DUE, PANE
 from penstock.streams.algebra.rows.weights import added_up, one_by_one, weights_of
 from penstock.streams.state import BucketState, StateSchema, fixed_width
@@ -50,22 +50,16 @@ class IntervalJoinKernel:
         on_once: bool = False,
         correct_for: int = 0,
     ) -> None:
-        if highest < lowest:
-            raise InvalidInput(
-                f"nothing lies from {lowest} to {highest} microseconds",
-                hint='the earlier bound comes first: within=("-1h", "5s")',
-            )
         self.sides = two_sides(
             on, left, right, left_time=left_time, right_time=right_time, on_once=on_once
         )
         self.on = [list(each) for each in on]
-        self.lowest, self.highest = lowest, highest
+        self.within = Within(lowest, highest)
         self.how = how
         self.correct_for = correct_for
         self.keys = self.sides[LEFT].keys
         self.packed = self.sides[LEFT].packed
         self._pairs = Pairs(self.sides, how)
-        self._width = highest - lowest + 1
         self.output = self._pairs.output
         keys = self.packed
         self.state = StateSchema(
@@ -107,40 +101,23 @@ class IntervalJoinKernel:
         before, now = passed(state, clock)
         rows = self._in_time(state, one_batch(packed), before)
         touched = Touched()
-        changed = None
         if rows is not None:
             changed = Changed(state, rows)
             state.fixed(_AT)[changed.places] = fixed_width.numbers(changed.rows.column(TIME))
             for name in (_AT, MATCHES):
                 state.valid(name)[changed.places] = True
-            if self.how != "inner":
-                touched.by(changed)
+            touched.by(changed)
             for side in (LEFT, RIGHT):
                 own = changed.of_side(side)
                 own = own[have_keys(changed.rows, len(self.keys))[own]]
                 candidates = self._candidates(state, changed, side, own)
-                if self.how != "inner":
-                    candidates = touched.counted(state, changed, own, candidates)
+                candidates = touched.counted(state, changed, own, candidates)
                 if self._pairs.are_given:
                     yield from self._pairs.changed(state, changed, side, own, candidates)
                 else:
                     deque(candidates, maxlen=0)  # only counted
         due = state.due(now) if now > NEVER else np.empty(0, np.int64)
-        if self.how == "inner":
-            self._let_go(state, changed, due, now)
-        else:
-            yield from self._settled(state, touched.rows(state, due), before, now)
-
-    def _let_go(self, state: BucketState, changed: Changed | None, due: Numbers, now: int) -> None:
-        """Of what can have no partner any more; the others of this step fall due when they are."""
-        if changed is not None:
-            times = fixed_width.numbers(changed.rows.column(TIME))
-            ends = self._last_partner(times, changed.sides) + self.correct_for
-            gone = (changed.after == 0) | (now > ends)
-            dues = pa.record_batch({DUE: pa.array(ends[~gone] + 1)})
-            state.put(changed.places[~gone], dues)
-            due = each_once(due, changed.places[gone])
-        state.remove(due)
+        yield from self._settled(state, touched.rows(state, due), before, now)
 
     def _in_time(
         self, state: BucketState, rows: pa.RecordBatch | None, before: int
@@ -151,23 +128,15 @@ class IntervalJoinKernel:
         rows = without_late(state, rows, late, np.abs(weights_of(rows)))
         if rows is None:
             return None
-        if self.how == "inner":
-            rows = rows.filter(pa.array(have_keys(rows, len(self.keys))))
         rows = added_up(rows)
         if rows.num_rows == 0:
             return None
-        panes = fixed_width.numbers(rows.column(TIME)) // self._width
+        panes = self.within.pane(fixed_width.numbers(rows.column(TIME)))
         return rows.append_column(PANE, pa.array(panes))
-
-    def _partner_times(self, times: Numbers, side: int) -> tuple[Numbers, Numbers]:
-        """The first and the last that a partner of a row of this side may have."""
-        if side == LEFT:
-            return times + self.lowest, times + self.highest
-        return times - self.highest, times - self.lowest
 
     def _last_partner(self, times: Numbers, sides: Numbers) -> Numbers:
         """The last time that a partner of each row may have."""
-        left, right = (self._partner_times(times, side)[1] for side in (LEFT, RIGHT))
+        left, right = (self.within.partner_times(times, side)[1] for side in (LEFT, RIGHT))
         return np.where(sides == LEFT, left, right)
 
     def _candidates(
@@ -175,9 +144,9 @@ class IntervalJoinKernel:
     ) -> Iterator[tuple[Numbers, Numbers]]:
         """Which of these changed elements, and the row of a partner."""
         times = fixed_width.numbers(changed.rows.column(TIME))[own]
-        first, last = self._partner_times(times, side)
+        first, last = self.within.partner_times(times, side)
         keys = changed.keys_of(own)
-        panes = [first // self._width, last // self._width]
+        panes = [self.within.pane(first), self.within.pane(last)]
         behind = np.flatnonzero(panes[0] != panes[1])
         for pane, some in zip(panes, (np.arange(len(own)), behind), strict=True):
             indices = pa.array(some)
@@ -226,7 +195,7 @@ class IntervalJoinKernel:
             "on": self.on,
             "left": left.described(),
             "right": right.described(),
-            "within": [self.lowest, self.highest],
+            "within": [self.within.lowest, self.within.highest],
             "how": self.how,
             "correct_for": self.correct_for,
             "times": [left.time, right.time],

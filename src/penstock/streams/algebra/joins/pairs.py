@@ -69,7 +69,7 @@ class Pairs:
             if self._timed:
                 times = pc.max_element_wise(mine.column(TIME).take(indices), found.column(TIME))
                 together.append(times.cast(TIME_TYPE))
-            yield self._batch(together, weights[chosen])
+            yield self.batch(together, weights[chosen])
 
     def alone(
         self,
@@ -90,9 +90,9 @@ class Pairs:
         if self._timed:
             stamps = elements.column(TIME) if times is None else pa.array(times[chosen])
             columns.append(stamps.cast(TIME_TYPE))
-        yield self._batch(columns, weights[chosen])
+        yield self.batch(columns, weights[chosen])
 
-    def _batch(self, columns: list[pa.Array], weights: Numbers) -> pa.RecordBatch:
+    def batch(self, columns: list[pa.Array], weights: Numbers) -> pa.RecordBatch:
         arrays = [*columns, pa.array(weights).cast(pa.int32())]
         return pa.RecordBatch.from_arrays(arrays, schema=self.output)
 

@@ -111,10 +111,15 @@ class Side:
 
     def read(self, elements: pa.RecordBatch) -> list[pa.Array]:
         """The columns of these elements, which have come as `partial` made them."""
-        values: dict[str, pa.Array] = {
-            name: elements.column(number) for name, number in self._from_key.items()
-        }
-        inside = from_bytes(elements.column(ROW), self._inside)
+        return self.shown(elements.columns, self.inside(elements.column(ROW)))
+
+    def inside(self, rows: pa.Array) -> list[pa.Array]:
+        """The columns that are in a row, and not in the key."""
+        return from_bytes(rows, self._inside)
+
+    def shown(self, keys: Sequence[pa.Array], inside: Sequence[pa.Array]) -> list[pa.Array]:
+        """The columns of rows with these keys, which are the first of `keys`."""
+        values = {name: keys[number] for name, number in self._from_key.items()}
         values |= zip((each.name for each in self._inside), inside, strict=True)
         return [values[each.name] for each in self.columns]
 

@@ -17,9 +17,9 @@ from penstock.events.compiled import Mask, Numbers, frozen
 from penstock.streams.algebra.aggregates.summary import Summary
 from penstock.streams.algebra.changes import TIME_TYPE
 from penstock.streams.algebra.folds.fold import Parts
+from penstock.streams.algebra.rows.chunks import Chunks, Unpacked
 from penstock.streams.algebra.rows.groups import counted_out, distinct_keys, grouped, spans
 from penstock.streams.algebra.rows.own_columns import DUE, PANE, panes_of
-from penstock.streams.algebra.windows.chunks import Chunks, Unpacked
 from penstock.streams.algebra.windows.entry_loops import count_up_to
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 

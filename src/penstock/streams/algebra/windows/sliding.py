@@ -16,9 +16,9 @@ from penstock.errors import InvalidInput
 from penstock.events.compiled import Mask, Numbers
 from penstock.streams.algebra.changes import TIME_TYPE, WEIGHT, changes
 from penstock.streams.algebra.folds.fold import Parts, take
+from penstock.streams.algebra.rows.chunks import Chunks
 from penstock.streams.algebra.rows.groups import distinct_keys, group_rows, grouped, spans
 from penstock.streams.algebra.rows.times import event_times
-from penstock.streams.algebra.windows.chunks import Chunks
 from penstock.streams.algebra.windows.entries import (
     MOMENT,
     Entries,
