@@ -226,5 +226,23 @@ def test_operators_of_a_plan_are_known_by_the_names_of_their_state(
     lines = explain(plan, lambda part: ", ".join(names.get(part, ()))).splitlines()
     assert [line.split("  [")[1] for line in lines if "  [" in line] == [
         "1-aggregate]",
-        "0-table_join]",
+        "0-stream_join]",
     ]
+
+
+def test_rows_of_one_operator_are_packed_for_the_next_where_they_are_made(
+    spark: SparkSession,
+) -> None:
+    """As a way through the JVM takes longer than either; with a condition that only Spark knows
+    there is no other."""
+    one = spark.createDataFrame([(1, 5, 0.5), (1, 6, 1.5), (2, 7, 2.5)], "a int, t int, f double")
+    other = spark.createDataFrame([(1, 6), (2, 7)], "b int, u int")
+    text = (
+        "SELECT a, max(t) AS t, count(*) AS n FROM one JOIN other ON a = b WHERE {} "
+        "GROUP BY a ORDER BY a"
+    )
+    for condition, is_handed in (("t <= u AND t > 5", True), ("t > 5 AND f < u", False)):
+        view = sql(text.format(condition), one=one, other=other)
+        assert sorted(map(tuple, view.collect())) == [(1, 6, 1, 1), (2, 7, 1, 1)]
+        assert view._jdf is not None
+        assert ("_Handing" in view._jdf.queryExecution().toString()) == is_handed

@@ -14,6 +14,7 @@ from penstock.streams.algebra.joins.sides import Side
 from penstock.streams.algebra.kernel import Kernel
 from penstock.streams.algebra.keyed.aggregate import AggregateKernel
 from penstock.streams.algebra.keyed.copies import CopiesKernel
+from penstock.streams.algebra.keyed.distinct import DistinctKernel
 from penstock.streams.algebra.keyed.held import HeldKernel
 from penstock.streams.algebra.keyed.history import HistoryKernel
 from penstock.streams.algebra.keyed.top import TopKernel
@@ -29,6 +30,7 @@ _KERNELS: dict[str, Any] = {
     "bloom": BloomKernel,
     "copies": CopiesKernel,
     "dedup": DedupKernel,
+    "distinct": DistinctKernel,
     "gaps": GapKernel,
     "held": HeldKernel,
     "history": HistoryKernel,

@@ -12,13 +12,14 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from penstock.streams.algebra.changes import WEIGHT
 from penstock.streams.algebra.kernel import END, Kernel, Packing, Stepping
 from penstock.streams.algebra.spreading import Spread
 from penstock.streams.source.offsets import clock_of_batch, has_idle_source, time_of_batch
 from penstock.streams.source.spec import PACKED
+from penstock.streams.spark.feeds import fed_by_step, feed_of
 from penstock.streams.spark.origin import Origin, origin_of, with_origin
 from penstock.streams.spark.packing import Packer, batch_id, forget_files, unpack
 from penstock.streams.spark.place import QueryPlace, place_for, warm_folder
@@ -58,25 +59,27 @@ def run_step(
         buckets = place.buckets
         operator = place.add_operator(kernel)
     passed = _passed(place, operator)
-    packed = [
-        _packed(each.frame, each.packing, Packer(each.packing, buckets, passed, each.spread))
-        for each in inputs
-    ]
+    packed = [_packed(each, buckets, passed) for each in inputs]
     moved = reduce(DataFrame.union, packed).repartitionById(buckets, col("_bucket"))
     clock = time_of_batch if by_wall_clock else clock_of_batch
     step = Step(kernel, place, operator, passed, clock)
-    return moved.mapInArrow(step, from_arrow_schema(kernel.output))
+    return fed_by_step(moved.mapInArrow(step, from_arrow_schema(kernel.output)), moved, step)
 
 
-def _packed(df: DataFrame, packing: Packing, packer: Packer) -> DataFrame:
-    origin = origin_of(df)
-    by_source = origin.packed(packer) if packing.portable else None
-    if by_source is not None:
-        return by_source
-    ordered = origin.with_order()
+def _packed(given: Input, buckets: int, folder: str | None) -> DataFrame:
+    df, packing, spread = given
+    ordered = origin_of(df).with_order()
     rows = df if ordered is None else ordered
-    chosen = rows.select([name for name in packing.needed if name in rows.columns])
-    return chosen.mapInArrow(packer, from_arrow_schema(PACKED))
+    needed = [name for name in packing.needed if name in rows.columns]
+    feed = feed_of(df)
+    if feed is not None and (packing.portable or not feed.portable_only):
+        selection = feed.selection
+        if selection is not None:
+            schema = to_arrow_schema(df.schema, timezone="UTC")
+            selection = selection.shaped(pa.schema([schema.field(name) for name in needed]))
+        return feed.packed(Packer(packing, buckets, folder, spread, selection))
+    packer = Packer(packing, buckets, folder, spread)
+    return rows.select(needed).mapInArrow(packer, from_arrow_schema(PACKED))
 
 
 def _passed(place: QueryPlace | None, operator: str) -> str | None:

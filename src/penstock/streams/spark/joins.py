@@ -18,6 +18,7 @@ from penstock.streams.algebra.spreading import BOTH_BY_KEY, Spread
 from penstock.streams.algebra.windows.window import micros
 from penstock.streams.source.spec import EVENT_TIME
 from penstock.streams.spark.exchange import Input, run_step
+from penstock.streams.spark.feeds import still_fed
 from penstock.streams.spark.operators import ANY_TIME, needed_time, schema_of
 from penstock.streams.spark.origin import mark_time, time_column
 
@@ -81,7 +82,7 @@ def interval_join(
     else:
         kernel = IntervalJoinKernel(on, *schemas, *within, how, **named)
     joined = run_join(left, right, kernel, kernel.sides, checkpoint, correct_for)
-    return joined if kernel.takes_back else joined.drop(WEIGHT)
+    return joined if kernel.takes_back else without_weight(joined)
 
 
 def bounds(within: Duration | tuple[Duration, Duration]) -> tuple[int, int]:
@@ -130,7 +131,7 @@ def table_join(
             on, *schemas, how, left_time=left_time, right_time=right_time, **named
         )
     joined = run_join(left, right, kernel, kernel.sides, checkpoint, ANY_TIME)
-    return joined if kernel.takes_back else joined.drop(WEIGHT)
+    return joined if kernel.takes_back else without_weight(joined)
 
 
 def pairs_of(on: str | Sequence[str]) -> list[tuple[str, str]]:
@@ -176,4 +177,10 @@ def run_join(
     if EVENT_TIME.name not in joined.columns:
         return joined
     lateness = min(correct_for + 1, ANY_TIME)
-    return mark_time(joined, EVENT_TIME.name, lateness, by_wall_clock=by_wall_clock)
+    marked = mark_time(joined, EVENT_TIME.name, lateness, by_wall_clock=by_wall_clock)
+    return still_fed(marked, joined)
+
+
+def without_weight(df: DataFrame) -> DataFrame:
+    """As a stream, of rows that are never taken back."""
+    return still_fed(df.drop(WEIGHT), df)

@@ -21,6 +21,7 @@ from penstock.streams.algebra.windows.windowed import WINDOW
 from penstock.streams.source.event_time import TIMES
 from penstock.streams.source.spec import EVENT_TIME
 from penstock.streams.spark.exchange import run_kernel
+from penstock.streams.spark.feeds import still_fed
 from penstock.streams.spark.origin import (
     EventTimeColumn,
     Origin,
@@ -224,4 +225,4 @@ def run(df: DataFrame, kernel: Kernel, checkpoint: str | None, correct_for: int)
     # The event time of what ends now is before the clock.
     lateness = min(correct_for + 1, ANY_TIME)
     marked = mark_time(changed, EVENT_TIME.name, lateness, by_wall_clock=by_wall_clock)
-    return with_origin(marked, origin_of(changed))
+    return still_fed(with_origin(marked, origin_of(changed)), changed)

@@ -34,10 +34,9 @@ class Origin:
     keys: tuple[str, ...] = ()
     upserts: DataFrame | None = None
 
-    def packed(self, packer: "Packer") -> DataFrame | None:
+    def packed(self, packer: "Packer") -> DataFrame:
         """The source again, packing its rows by itself."""
-        if self.source is None or self.session is None:
-            return None
+        assert self.session is not None
         return _load(self.session, self._ordered(), self.streaming, pack=packer.text())
 
     def with_order(self) -> DataFrame | None:

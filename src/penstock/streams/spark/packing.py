@@ -17,6 +17,7 @@ from pyspark import TaskContext
 
 from penstock.streams.algebra.kernel import Packing
 from penstock.streams.algebra.kernels import kernel_from_spec
+from penstock.streams.algebra.rows.selection import Selection
 from penstock.streams.algebra.spreading import Spread
 from penstock.streams.source.spec import PACKED
 
@@ -24,12 +25,19 @@ _INLINE = 64 * 1024
 
 
 class Packer:
-    """Turns rows into payloads; `folder` is where large ones are written, None for nowhere."""
+    """Turns rows, or those of them that are selected, into payloads; `folder` is where large ones
+    are written, None for nowhere."""
 
     def __init__(
-        self, kernel: Packing, buckets: int, folder: str | None, spread: Spread = Spread.BY_KEY
+        self,
+        kernel: Packing,
+        buckets: int,
+        folder: str | None,
+        spread: Spread = Spread.BY_KEY,
+        selection: Selection | None = None,
     ) -> None:
         self._kernel = kernel
+        self._selection = selection
         self._buckets = buckets
         self._folder = folder
         self._spread = spread
@@ -41,17 +49,20 @@ class Packer:
             "buckets": self._buckets,
             "folder": self._folder,
             "spread": self._spread,
+            "selection": None if self._selection is None else self._selection.spec(),
         }
         return json.dumps(content)
 
     @classmethod
     def parse(cls, text: str) -> Self:
         content = json.loads(text)
+        selection = content["selection"]
         return cls(
             kernel_from_spec(content["kernel"]),
             content["buckets"],
             content["folder"],
             Spread(content["spread"]),
+            None if selection is None else Selection.from_spec(selection),
         )
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -65,6 +76,8 @@ class Packer:
             schema=PACKED,
         )
         for rows in batches:
+            if self._selection is not None:
+                rows = self._selection(rows)
             if rows.num_rows:
                 yield self._pack(self._kernel.partial(rows))
 

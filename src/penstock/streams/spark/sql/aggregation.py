@@ -15,6 +15,7 @@ from penstock.streams.algebra.keyed.aggregate import AggregateKernel
 from penstock.streams.algebra.keyed.total import TotalKernel
 from penstock.streams.algebra.windows.window import hopping, session, tumbling
 from penstock.streams.algebra.windows.windowed import WINDOW
+from penstock.streams.spark.feeds import still_fed
 from penstock.streams.spark.operators import ANY_TIME, run, schema_of, windowed
 from penstock.streams.spark.origin import time_column
 from penstock.streams.spark.sql.names import own_weight, physical
@@ -24,6 +25,8 @@ _ALL = 2**31 - 1  # rows of an array: as many as there are
 _ONE = "all__rows"  # the key of all rows
 _SEEN = "all__seen"  # set in every row but the one that is there before any other
 _SPARK_NAMES = {"sum": "sum", "mean": "avg"}
+_ARRAYS = ("collect", "collect_set")
+_COMPUTED = (*_SPARK_NAMES, *_ARRAYS)  # whose answers Spark makes of ours
 
 
 def aggregated(frame: DataFrame, plan: Aggregate, names: Mapping[Col, str]) -> DataFrame:
@@ -43,13 +46,18 @@ def aggregated(frame: DataFrame, plan: Aggregate, names: Mapping[Col, str]) -> D
     if not by:
         return _total(prepared, asked).select(*results, WEIGHT)
     kernel = AggregateKernel(by, asked, schema_of(prepared))
-    return run(prepared, kernel, None, ANY_TIME).select(*keys, *results, WEIGHT)
+    table = run(prepared, kernel, None, ANY_TIME)
+    chosen = table.select(*keys, *results, WEIGHT)
+    if any(call.function in _COMPUTED for _, call in plan.calls):
+        return chosen
+    same = {physical(each): names[each] for each in plan.by}
+    return still_fed(chosen, table, same | {name: name for name in (*asked, WEIGHT)})
 
 
 def _asked(call: Call, column: str | None) -> Asked:
     if column is None:
         return ps.count()
-    if call.function in ("collect", "collect_set"):
+    if call.function in _ARRAYS:
         return ps.collect(column, limit=_ALL)
     simple = {
         "count": ps.count,
@@ -74,7 +82,7 @@ def _prepared(
         if call.column is None:
             continue
         value, own = names[call.column], f"{physical(column)}__value"
-        if call.function in ("collect", "collect_set"):
+        if call.function in _ARRAYS:
             parts = [f"`{names[each.column]}` as o{n}" for n, each in enumerate(call.order)]
             parts.append(f"`{value}` as v")
             more[own] = expr(f"case when `{value}` is not null then struct({', '.join(parts)}) end")
@@ -86,7 +94,7 @@ def _prepared(
 
 
 def _as_spark(frame: DataFrame, name: str, call: Call, names: Mapping[Col, str]) -> Column:
-    if call.function in ("collect", "collect_set"):
+    if call.function in _ARRAYS:
         return expr(_array(name, call))
     if call.function in _SPARK_NAMES and call.column is not None:
         function = _SPARK_NAMES[call.function]

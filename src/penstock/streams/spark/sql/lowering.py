@@ -6,19 +6,25 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col, expr, lit
 from pyspark.sql.types import StructType
+from sqlglot import exp
 
 from penstock.streams.algebra.aggregates.functions import count
 from penstock.streams.algebra.changes import WEIGHT
 from penstock.streams.algebra.keyed.aggregate import AggregateKernel
-from penstock.streams.spark.joins import table_join
+from penstock.streams.algebra.keyed.distinct import DistinctKernel
+from penstock.streams.spark.feeds import still_fed
+from penstock.streams.spark.joins import table_join, without_weight
 from penstock.streams.spark.operators import ANY_TIME, run, schema_of
 from penstock.streams.spark.origin import origin_of
 from penstock.streams.spark.place import QueryPlace
 from penstock.streams.spark.sql.aggregation import aggregated, with_windows
+from penstock.streams.spark.sql.conditions import simple
 from penstock.streams.spark.sql.names import own_weight, physical, quoted, text_of, weight
 from penstock.streams.spark.tops import top
 from penstock.streams.sql.plan import (
     Aggregate,
+    Col,
+    Expr,
     Filter,
     Join,
     Plan,
@@ -64,15 +70,14 @@ class Lowering:
             case Scan():
                 return self._scan(plan, timed)
             case Filter():
-                return self.frame(plan.input, timed=timed).where(text_of(plan.condition))
+                frame = self.frame(plan.input, timed=timed)
+                return _filtered(frame, plan.condition)
             case Project():
                 return self._project(plan, timed)
             case Join():
                 return self._join(plan)
             case Aggregate() if not plan.calls and plan.span is None and plan.by:
-                frame = self._side(plan.input)
-                by = [physical(each) for each in plan.by]
-                return run(frame, AggregateKernel(by, {}, schema_of(frame)), None, ANY_TIME)
+                return _distinct(self.frame(plan.input), [physical(each) for each in plan.by])
             case Aggregate():
                 return self._aggregate(plan)
             case Windows():
@@ -92,12 +97,22 @@ class Lowering:
             col(quoted(name)).alias(physical(column), **unmarked)
             for name, column in zip(plan.names, plan.columns, strict=True)
         ]
-        return frame.select(*columns, *own_weight(frame))
+        chosen = frame.select(*columns, *own_weight(frame))
+        names = {physical(each): name for name, each in zip(plan.names, plan.columns, strict=True)}
+        return still_fed(chosen, frame, _with_weight(names, frame))
 
     def _project(self, plan: Project, timed: bool) -> DataFrame:
         frame = self.frame(plan.input, timed=timed)
         columns = [expr(text_of(value)).alias(physical(column)) for column, value in plan.outputs]
-        return frame.select(*columns, *own_weight(frame))
+        chosen = frame.select(*columns, *own_weight(frame))
+        names = {
+            physical(new): physical(Col(old.table, old.name))
+            for new, old in plan.outputs
+            if isinstance(old, exp.Column)
+        }
+        if len(names) < len(plan.outputs):  # only Spark can compute the others
+            return chosen
+        return still_fed(chosen, frame, _with_weight(names, frame))
 
     def _join(self, plan: Join) -> DataFrame:
         # A stream of which no column is needed would be rows of nothing, which Arrow cannot count.
@@ -106,7 +121,7 @@ class Lowering:
         )
         on = [(physical(one), physical(other)) for one, other in plan.on]
         joined = table_join(*_comparable(left, right, on), plan.how, null_safe=plan.null_safe)
-        return joined.select(*map(physical, plan.columns), *own_weight(joined))
+        return still_fed(joined.select(*map(physical, plan.columns), *own_weight(joined)), joined)
 
     def _aggregate(self, plan: Aggregate) -> DataFrame:
         rows = plan.input
@@ -149,7 +164,24 @@ class Lowering:
         by = [physical(each) for each in plan.by]
         rank = None if plan.rank is None else physical(plan.rank)
         first = top(self.frame(plan.input), by, order, plan.limit, skip=plan.skip, rank=rank)
-        return first.select(*map(physical, plan.columns), WEIGHT)
+        return still_fed(first.select(*map(physical, plan.columns), WEIGHT), first)
+
+
+def _distinct(frame: DataFrame, by: list[str]) -> DataFrame:
+    schema = schema_of(frame)
+    if WEIGHT in schema.names:
+        return run(frame, AggregateKernel(by, {}, schema), None, ANY_TIME)
+    return without_weight(run(frame, DistinctKernel(by, schema), None, ANY_TIME))
+
+
+def _filtered(frame: DataFrame, condition: Expr) -> DataFrame:
+    rows = frame.where(text_of(condition))
+    known = simple(condition, frame.schema)
+    return rows if known is None else still_fed(rows, frame, where=known)
+
+
+def _with_weight(names: dict[str, str], frame: DataFrame) -> dict[str, str]:
+    return names | {name: name for name in own_weight(frame)}
 
 
 def _comparable(
