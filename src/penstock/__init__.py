@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         timed,
         window,
     )
+    from penstock.streams.spark.parquet import parquet
     from penstock.streams.spark.sql import sql
 
 # A library speaks only where its user listens.
@@ -92,6 +93,7 @@ __all__ = [
     "max",
     "mean",
     "min",
+    "parquet",
     "quantile",
     "rate",
     "rolling",
@@ -118,6 +120,7 @@ _SINKS = "penstock.sinks.functions"
 _LATER = {
     "App": "penstock.runtime.app",
     "EventTime": "penstock.streams.source.event_time",
+    "parquet": "penstock.streams.spark.parquet",
     **dict.fromkeys(("aggregate", "at_processing_time", "changes", "timed", "window"), _OPERATORS),
     **dict.fromkeys(
         (

@@ -1,5 +1,6 @@
 """Conditions that need no Spark keep the rows that DuckDB keeps; others are left to Spark."""
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -145,6 +146,41 @@ def test_only_spark_knows_the_others(condition: str) -> None:
     assert simple(parse_one(condition, dialect="spark"), SCHEMA) is None
     whole = exp.and_(parse_one("t.i = 1", dialect="spark"), parse_one(condition, dialect="spark"))
     assert simple(whole, SCHEMA) is None
+
+
+@given(
+    times=st.lists(st.none() | st.integers(-(10**14), 10**15), max_size=6),
+    size=st.integers(1, 10**8),
+)
+def test_a_time_is_in_the_window_that_begins_last_before_it(
+    times: list[int | None], size: int
+) -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array(times, TIME)], names=["at"])
+    there = ["not", ["is null", ["column", "at"]]]
+    selected = Selection().where(there).chosen({"w": ["tumbling", ["column", "at"], size]})
+    selected = selected.chosen(
+        {"a": ["field", ["column", "w"], "start"], "b": ["field", ["column", "w"], "end"]}
+    )
+    assert selected.reads(["at", "more"]) == {"at"}
+    bounds = Selection.from_spec(json.loads(json.dumps(selected.spec())))(batch)
+    starts, ends = (each.cast(pa.int64()).to_pylist() for each in bounds.columns)
+    known = [time for time in times if time is not None]
+    assert all(a % size == 0 for a in starts)
+    assert [a <= time < b == a + size for a, time, b in zip(starts, known, ends, strict=True)] == [
+        True
+    ] * len(known)
+
+
+def test_what_nobody_needs_is_not_read() -> None:
+    selected = (
+        Selection().where(["=", ["column", "a"], ["literal", 1]]).chosen({"x": "b", "y": "c"})
+    )
+    assert selected.reads(["a", "b", "c", "d"]) == {"a", "b", "c"}
+    shaped = selected.shaped(pa.schema({"y": pa.int64()}))
+    assert shaped.reads(["a", "b", "c", "d"]) == {"a", "c"}
+    batch = pa.RecordBatch.from_pydict({"a": [1, 2], "c": [3, 4]})
+    assert shaped(batch).to_pydict() == {"y": [3]}
+    assert Selection().reads(["a", "b"]) == {"a", "b"}
 
 
 def test_columns_come_in_the_types_that_are_wanted() -> None:

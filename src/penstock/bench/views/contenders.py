@@ -2,17 +2,21 @@
 
 import tempfile
 from abc import ABC, abstractmethod
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, explode, expr, lit
 
+import penstock as ps
 from penstock.bench.flink import FLINK, Files, Flink
 from penstock.bench.spark_figures import NATIVE, PENSTOCK
 from penstock.bench.spark_queries import milliseconds
-from penstock.bench.views.queries import FLINK_TYPES, Asked, Frames
+from penstock.bench.views.queries import FLINK_TYPES, Asked
 from penstock.bench.views.stored import ALL_FILES, SLICES, Stored
 from penstock.streams.algebra.changes import WEIGHT
+
+_FILES = 2  # of each table in a batch
 
 
 class Contender(ABC):
@@ -36,20 +40,16 @@ class Contender(ABC):
 
 class _OnSpark(Contender):
     @abstractmethod
-    def _frame(self, asked: Asked, frames: Frames, checkpoint: str) -> DataFrame: ...
+    def frame(self, asked: Asked, stored: Stored, checkpoint: str) -> DataFrame:
+        """The query over the files, two of each table in a batch."""
 
     def milliseconds(self, asked: Asked, stored: Stored, into: Path | None = None) -> int:
-        names = ALL_FILES if self.name in asked.closed else SLICES
-        frames = {name: self._files(stored, name, names) for name in asked.tables}
         with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
             checkpoint = f"{folder}/checkpoint"
-            return milliseconds(self._frame(asked, frames, checkpoint), checkpoint, into)
+            return milliseconds(self.frame(asked, stored, checkpoint), checkpoint, into)
 
-    def _files(self, stored: Stored, table: str, names: str) -> DataFrame:
-        files = str(stored.slices(table))
-        reader = self.session.readStream.schema(self.session.read.parquet(files).schema)
-        reader = reader.option("maxFilesPerTrigger", 2).option("pathGlobFilter", names)
-        return reader.parquet(files)
+    def _names(self, asked: Asked) -> str:
+        return ALL_FILES if self.name in asked.closed else SLICES
 
     def changes(self, asked: Asked, into: Path) -> DataFrame:
         rows = self.session.read.parquet(str(into))
@@ -62,16 +62,24 @@ class Native(_OnSpark):
     def can(self, asked: Asked) -> bool:
         return asked.spark is not None
 
-    def _frame(self, asked: Asked, frames: Frames, checkpoint: str) -> DataFrame:
+    def frame(self, asked: Asked, stored: Stored, checkpoint: str) -> DataFrame:
         assert asked.spark is not None
-        return asked.spark(frames)
+        return asked.spark({name: self._files(asked, stored, name) for name in asked.tables})
+
+    def _files(self, asked: Asked, stored: Stored, table: str) -> DataFrame:
+        files = str(stored.slices(table))
+        reader = self.session.readStream.schema(self.session.read.parquet(files).schema)
+        reader = reader.option("maxFilesPerTrigger", _FILES)
+        return reader.option("pathGlobFilter", self._names(asked)).parquet(files)
 
 
 class Ours(_OnSpark):
     name = PENSTOCK
 
-    def _frame(self, asked: Asked, frames: Frames, checkpoint: str) -> DataFrame:
-        return asked.penstock(frames, checkpoint)
+    def frame(self, asked: Asked, stored: Stored, checkpoint: str) -> DataFrame:
+        read = partial(ps.parquet, self.session, names=self._names(asked), max_files=_FILES)
+        tables = {name: partial(read, str(stored.slices(name))) for name in asked.tables}
+        return asked.penstock(tables, checkpoint)
 
 
 class FlinkSql(Contender):

@@ -14,6 +14,7 @@ WAIT = "4 seconds"
 _SPEED = "records/s"
 AUCTIONS, SALES, TWEETS = "auctions", "sales", "tweets"
 _TS = "ts TIMESTAMP_LTZ(3)"
+_BID = ("auction", "bidder", "price", "ts")
 _CLOCK = "WATERMARK FOR ts AS ts - INTERVAL '4' SECOND"
 FLINK_TYPES = {
     "person": "id BIGINT, name STRING, email STRING, card STRING, city STRING, state STRING, "
@@ -28,6 +29,7 @@ FLINK_TYPES = {
 }
 
 Frames = Mapping[str, DataFrame]
+Read = Callable[..., DataFrame]  # a table, or with `columns` some of it
 
 
 class Asked(NamedTuple):
@@ -41,7 +43,7 @@ class Asked(NamedTuple):
     row: Row
     given: str
     tables: tuple[str, ...]
-    penstock: Callable[[Frames, str], DataFrame]
+    penstock: Callable[[Mapping[str, Read], str], DataFrame]
     truth: str
     flink: str
     flink_types: str
@@ -49,9 +51,9 @@ class Asked(NamedTuple):
     closed: frozenset[str] = frozenset()
 
 
-def _view(text: str) -> Callable[[Frames, str], DataFrame]:
-    def asked(frames: Frames, checkpoint: str) -> DataFrame:
-        timed = {name: _timed(frame) for name, frame in frames.items()}
+def _view(text: str) -> Callable[[Mapping[str, Read], str], DataFrame]:
+    def asked(tables: Mapping[str, Read], checkpoint: str) -> DataFrame:
+        timed = {name: _timed(read()) for name, read in tables.items()}
         return ps.sql(text, checkpoint=checkpoint, **timed)
 
     return asked
@@ -61,32 +63,26 @@ def _timed(frame: DataFrame, column: str = "ts") -> DataFrame:
     return ps.timed(frame, column, wait=WAIT) if column in frame.columns else frame
 
 
-def _opened(frames: Frames) -> DataFrame:
-    return frames["auction"].selectExpr("id", "seller", "ts AS opened")
-
-
-def _made(frames: Frames) -> DataFrame:
-    return frames["bid"].select("auction", "bidder", "price", "ts")
-
-
-def _within(frames: Frames, checkpoint: str) -> DataFrame:
-    auctions, bids = _timed(_opened(frames), "opened"), _timed(_made(frames))
+def _within(tables: Mapping[str, Read], checkpoint: str) -> DataFrame:
+    auctions = tables["auction"](columns={"id": "id", "seller": "seller", "opened": "ts"})
+    auctions, bids = _timed(auctions, "opened"), _timed(tables["bid"](columns=_BID))
     within = ("0s", "10s")
     found = ps.join(auctions, bids, on="id = auction", within=within, checkpoint=checkpoint)
     return found.select("id", "seller", "bidder", "price", "ts")
 
 
 def _within_by_spark(frames: Frames) -> DataFrame:
-    auctions = _opened(frames).withWatermark("opened", WAIT)
-    bids = _made(frames).withWatermark("ts", WAIT)
+    auctions = frames["auction"].selectExpr("id", "seller", "ts AS opened")
+    auctions = auctions.withWatermark("opened", WAIT)
+    bids = frames["bid"].select(*_BID).withWatermark("ts", WAIT)
     condition = "id = auction AND ts BETWEEN opened AND opened + INTERVAL 10 SECONDS"
     return auctions.join(bids, expr(condition)).select("id", "seller", "bidder", "price", "ts")
 
 
-def _as_of(frames: Frames, checkpoint: str) -> DataFrame:
-    profiles = _timed(frames["profile"].withColumnRenamed("ts", "since"), "since")
-    table = ps.changes(profiles, key="id", checkpoint=checkpoint)
-    bids = _timed(_made(frames))
+def _as_of(tables: Mapping[str, Read], checkpoint: str) -> DataFrame:
+    profiles = tables["profile"](columns={"id": "id", "level": "level", "since": "ts"})
+    table = ps.changes(_timed(profiles, "since"), key="id", checkpoint=checkpoint)
+    bids = _timed(tables["bid"](columns=_BID))
     found = ps.enrich(bids, table, on="bidder = id", how="inner", checkpoint=checkpoint)
     return found.select("auction", "bidder", "price", "ts", "level")
 

@@ -19,7 +19,7 @@ from penstock.streams.algebra.kernel import END, Kernel, Packing, Stepping
 from penstock.streams.algebra.spreading import Spread
 from penstock.streams.source.offsets import clock_of_batch, has_idle_source, time_of_batch
 from penstock.streams.source.spec import PACKED
-from penstock.streams.spark.feeds import fed_by_step, feed_of
+from penstock.streams.spark.feeds import StepFeed, fed_by, with_feed
 from penstock.streams.spark.origin import Origin, origin_of, with_origin
 from penstock.streams.spark.packing import Packer, batch_id, forget_files, unpack
 from penstock.streams.spark.place import QueryPlace, place_for, warm_folder
@@ -63,7 +63,8 @@ def run_step(
     moved = reduce(DataFrame.union, packed).repartitionById(buckets, col("_bucket"))
     clock = time_of_batch if by_wall_clock else clock_of_batch
     step = Step(kernel, place, operator, passed, clock)
-    return fed_by_step(moved.mapInArrow(step, from_arrow_schema(kernel.output)), moved, step)
+    rows = moved.mapInArrow(step, from_arrow_schema(kernel.output))
+    return with_feed(rows, StepFeed(moved, step))
 
 
 def _packed(given: Input, buckets: int, folder: str | None) -> DataFrame:
@@ -71,13 +72,13 @@ def _packed(given: Input, buckets: int, folder: str | None) -> DataFrame:
     ordered = origin_of(df).with_order()
     rows = df if ordered is None else ordered
     needed = [name for name in packing.needed if name in rows.columns]
-    feed = feed_of(df)
-    if feed is not None and (packing.portable or not feed.portable_only):
-        selection = feed.selection
+    fed = fed_by(df)
+    if fed is not None and (packing.portable or not fed.feed.portable_only):
+        selection = fed.selection
         if selection is not None:
             schema = to_arrow_schema(df.schema, timezone="UTC")
             selection = selection.shaped(pa.schema([schema.field(name) for name in needed]))
-        return feed.packed(Packer(packing, buckets, folder, spread, selection))
+        return fed.feed.packed(Packer(packing, buckets, folder, spread, selection))
     packer = Packer(packing, buckets, folder, spread)
     return rows.select(needed).mapInArrow(packer, from_arrow_schema(PACKED))
 

@@ -4,16 +4,18 @@ They do not go through the JVM as rows then, which takes longer than most kernel
 feed is kept on the DataFrame itself and is gone when a user derives another from it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.streams.algebra.rows.selection import Condition, Selection
+from penstock.streams.algebra.rows.selection import ALL, Choice, Expression, Selection
 from penstock.streams.source.spec import PACKED
-from penstock.streams.spark.origin import origin_of
+from penstock.streams.spark.origin import Origin, origin_of
 from penstock.streams.spark.packing import Packer
 
 _ATTRIBUTE = "_penstock_feed"
@@ -21,49 +23,77 @@ _ATTRIBUTE = "_penstock_feed"
 Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-class Feed(NamedTuple):
-    """`packed` gives all rows, packed; those of the DataFrame are what is selected of them."""
+class Feed(ABC):
+    """Where rows are made."""
 
-    packed: Callable[[Packer], DataFrame]
+    portable_only = False  # whether the packer has to travel as text
+
+    @abstractmethod
+    def packed(self, packer: Packer) -> DataFrame:
+        """All rows, packed."""
+
+    def timed(self, column: str, wait: int) -> "Feed | None":
+        """The same, with a clock so many milliseconds behind this column; None if it has none."""
+        return None
+
+
+class Fed(NamedTuple):
+    """What the rows of a DataFrame are: those of a feed, or what is selected of them."""
+
+    feed: Feed
     selection: Selection | None = None
-    portable_only: bool = False  # whether the packer has to travel as text
 
 
-def feed_of(df: DataFrame) -> Feed | None:
-    feed: Feed | None = getattr(df, _ATTRIBUTE, None)
-    if feed is not None:
-        return feed
+@dataclass(frozen=True)
+class _SourceFeed(Feed):
+    origin: Origin
+    portable_only = True
+
+    def packed(self, packer: Packer) -> DataFrame:
+        return self.origin.packed(packer)
+
+
+@dataclass(frozen=True)
+class StepFeed(Feed):
+    """A step, and the packed rows that have moved to its buckets."""
+
+    moved: DataFrame
+    step: Step
+
+    def packed(self, packer: Packer) -> DataFrame:
+        return self.moved.mapInArrow(_Handing(self.step, packer), from_arrow_schema(PACKED))
+
+
+def fed_by(df: DataFrame) -> Fed | None:
+    fed: Fed | None = getattr(df, _ATTRIBUTE, None)
+    if fed is not None:
+        return fed
     origin = origin_of(df)
-    return Feed(origin.packed, portable_only=True) if origin.source is not None else None
+    return None if origin.source is None else Fed(_SourceFeed(origin))
 
 
-def fed_by_step(df: DataFrame, moved: DataFrame, step: Step) -> DataFrame:
-    """The DataFrame of what a step gives, with packed rows that have moved to their buckets."""
-
-    def packed(packer: Packer) -> DataFrame:
-        return moved.mapInArrow(_Handing(step, packer), from_arrow_schema(PACKED))
-
-    setattr(df, _ATTRIBUTE, Feed(packed, Selection()))
+def with_feed(df: DataFrame, feed: Feed, selection: Selection = ALL) -> DataFrame:
+    setattr(df, _ATTRIBUTE, Fed(feed, selection))
     return df
 
 
 def still_fed(
     df: DataFrame,
     before: DataFrame,
-    columns: Mapping[str, str] | None = None,
+    columns: Choice | None = None,
     *,
-    where: Condition | None = None,
+    where: Expression | None = None,
 ) -> DataFrame:
     """A DataFrame that has these columns of another, new names for old ones, or some of the same
     names; and of its rows those for which a condition holds."""
-    feed = feed_of(before)
-    if feed is not None:
-        selection = feed.selection or Selection()
-        if where is not None:
-            selection = selection.where(where)
-        selection = selection.chosen(columns or {name: name for name in df.columns})
-        setattr(df, _ATTRIBUTE, feed._replace(selection=selection))
-    return df
+    fed = fed_by(before)
+    if fed is None:
+        return df
+    selection = fed.selection or ALL
+    if where is not None:
+        selection = selection.where(where)
+    selection = selection.chosen(columns or {name: name for name in df.columns})
+    return with_feed(df, fed.feed, selection)
 
 
 class _Handing:

@@ -16,12 +16,13 @@ from penstock.streams.algebra.kernels import kernel_over
 from penstock.streams.algebra.keyed.aggregate import AggregateKernel
 from penstock.streams.algebra.keyed.held import HeldKernel
 from penstock.streams.algebra.keyed.upserts import UpsertKernel
+from penstock.streams.algebra.rows.selection import ALL
 from penstock.streams.algebra.windows.window import Window, micros
 from penstock.streams.algebra.windows.windowed import WINDOW
 from penstock.streams.source.event_time import TIMES
 from penstock.streams.source.spec import EVENT_TIME
 from penstock.streams.spark.exchange import run_kernel
-from penstock.streams.spark.feeds import still_fed
+from penstock.streams.spark.feeds import fed_by, still_fed, with_feed
 from penstock.streams.spark.origin import (
     EventTimeColumn,
     Origin,
@@ -149,9 +150,12 @@ def timed(
     waited, lateness = (
         micros(name, each, least=0) for name, each in (("wait", wait), ("correct_for", correct_for))
     )
-    if df.isStreaming:
-        df = df.withWatermark(column, f"{waited // 1_000} milliseconds")
-    return mark_time(df, column, lateness)
+    wait_ms = waited // 1_000
+    behind = df.withWatermark(column, f"{wait_ms} milliseconds") if df.isStreaming else df
+    marked = mark_time(behind, column, lateness)
+    fed = fed_by(df)
+    feed = None if fed is None or fed.selection != ALL else fed.feed.timed(column, wait_ms)
+    return marked if feed is None else with_feed(marked, feed)
 
 
 def at_processing_time(df: DataFrame) -> DataFrame:

@@ -7,7 +7,7 @@ removed by the next one. A file that is lost fails the batch, which is then run 
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -41,6 +41,10 @@ class Packer:
         self._buckets = buckets
         self._folder = folder
         self._spread = spread
+
+    def reads(self, names: Sequence[str]) -> set[str]:
+        """Which of the columns of these names it needs."""
+        return set(names) if self._selection is None else self._selection.reads(names)
 
     def text(self) -> str:
         """As an option of a source, which packs by itself then."""

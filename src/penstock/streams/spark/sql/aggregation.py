@@ -13,7 +13,8 @@ from penstock.streams.algebra.aggregates.functions import Aggregate as Asked
 from penstock.streams.algebra.changes import WEIGHT
 from penstock.streams.algebra.keyed.aggregate import AggregateKernel
 from penstock.streams.algebra.keyed.total import TotalKernel
-from penstock.streams.algebra.windows.window import hopping, session, tumbling
+from penstock.streams.algebra.rows.selection import COLUMN, TUMBLING
+from penstock.streams.algebra.windows.window import hopping, micros, session, tumbling
 from penstock.streams.algebra.windows.windowed import WINDOW
 from penstock.streams.spark.feeds import still_fed
 from penstock.streams.spark.operators import ANY_TIME, run, schema_of, windowed
@@ -149,7 +150,13 @@ def with_windows(frame: DataFrame, span: Span, time: str) -> DataFrame:
     names = [each for each in frame.columns if each != WEIGHT]
     rows = frame.select(*names, window, *own_weight(frame))
     columns = [col(each).alias(each, metadata={}) for each in (*names, name)]
-    return rows.select(*columns, *own_weight(frame))
+    unmarked = rows.select(*columns, *own_weight(frame))
+    if span.step is not None:  # a row may be in several
+        return unmarked
+    there = ["not", ["is null", [COLUMN, time]]]
+    columns_then = {each: each for each in frame.columns}
+    of_time = [TUMBLING, [COLUMN, time], micros("size", span.size)]
+    return still_fed(unmarked, frame, {**columns_then, name: of_time}, where=there)
 
 
 def _total(frame: DataFrame, asked: Mapping[str, Asked]) -> DataFrame:

@@ -1,4 +1,5 @@
-"""Conditions that need no Spark: comparisons of columns and literals of one simple kind."""
+"""Expressions that need no Spark: comparisons of columns and literals of one simple kind, and parts
+of columns."""
 
 from pyspark.sql.types import (
     BooleanType,
@@ -14,7 +15,7 @@ from pyspark.sql.types import (
 )
 from sqlglot import exp
 
-from penstock.streams.algebra.rows.selection import COLUMN, LITERAL, Condition
+from penstock.streams.algebra.rows.selection import COLUMN, FIELD, LITERAL, Expression
 from penstock.streams.spark.sql.names import physical
 from penstock.streams.sql.plan import Col, Expr
 
@@ -36,7 +37,17 @@ class _NotSimple(Exception):
     """Spark has to say."""
 
 
-def simple(expression: Expr, schema: StructType) -> Condition | None:
+def simple_column(node: Expr) -> Expression | None:
+    """A column, or a field of one; None if only Spark knows it."""
+    if isinstance(node, exp.Column):
+        return [COLUMN, physical(Col(node.table, node.name))]
+    if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
+        inner = simple_column(node.this)
+        return inner and [FIELD, inner, node.expression.name]
+    return None
+
+
+def simple(expression: Expr, schema: StructType) -> Expression | None:
     """The condition over columns named as `physical` says, or None if only Spark knows it."""
     try:
         return _condition(expression, schema)
@@ -44,7 +55,7 @@ def simple(expression: Expr, schema: StructType) -> Condition | None:
         return None
 
 
-def _condition(node: Expr, schema: StructType) -> Condition:
+def _condition(node: Expr, schema: StructType) -> Expression:
     kind = type(node)
     if isinstance(node, exp.Paren):
         return _condition(node.this, schema)
@@ -70,14 +81,14 @@ def _condition(node: Expr, schema: StructType) -> Condition:
     return value
 
 
-def _compared(operator: str, one: Expr, other: Expr, schema: StructType) -> Condition:
+def _compared(operator: str, one: Expr, other: Expr, schema: StructType) -> Expression:
     (left, kind), (right, same) = _value(one, schema), _value(other, schema)
     if kind != same:
         raise _NotSimple
     return [operator, left, right]
 
 
-def _value(node: Expr, schema: StructType) -> tuple[Condition, object]:
+def _value(node: Expr, schema: StructType) -> tuple[Expression, object]:
     """A column or a literal, and what kind of values it is."""
     if isinstance(node, exp.Paren):
         return _value(node.this, schema)

@@ -6,24 +6,23 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col, expr, lit
 from pyspark.sql.types import StructType
-from sqlglot import exp
 
 from penstock.streams.algebra.aggregates.functions import count
 from penstock.streams.algebra.changes import WEIGHT
 from penstock.streams.algebra.keyed.aggregate import AggregateKernel
 from penstock.streams.algebra.keyed.distinct import DistinctKernel
+from penstock.streams.algebra.rows.selection import Choice
 from penstock.streams.spark.feeds import still_fed
 from penstock.streams.spark.joins import table_join, without_weight
 from penstock.streams.spark.operators import ANY_TIME, run, schema_of
 from penstock.streams.spark.origin import origin_of
 from penstock.streams.spark.place import QueryPlace
 from penstock.streams.spark.sql.aggregation import aggregated, with_windows
-from penstock.streams.spark.sql.conditions import simple
+from penstock.streams.spark.sql.conditions import simple, simple_column
 from penstock.streams.spark.sql.names import own_weight, physical, quoted, text_of, weight
 from penstock.streams.spark.tops import top
 from penstock.streams.sql.plan import (
     Aggregate,
-    Col,
     Expr,
     Filter,
     Join,
@@ -105,14 +104,11 @@ class Lowering:
         frame = self.frame(plan.input, timed=timed)
         columns = [expr(text_of(value)).alias(physical(column)) for column, value in plan.outputs]
         chosen = frame.select(*columns, *own_weight(frame))
-        names = {
-            physical(new): physical(Col(old.table, old.name))
-            for new, old in plan.outputs
-            if isinstance(old, exp.Column)
-        }
-        if len(names) < len(plan.outputs):  # only Spark can compute the others
+        simple = {physical(new): simple_column(old) for new, old in plan.outputs}
+        known = {new: old for new, old in simple.items() if old is not None}
+        if len(known) < len(simple):  # only Spark can compute the others
             return chosen
-        return still_fed(chosen, frame, _with_weight(names, frame))
+        return still_fed(chosen, frame, _with_weight(known, frame))
 
     def _join(self, plan: Join) -> DataFrame:
         # A stream of which no column is needed would be rows of nothing, which Arrow cannot count.
@@ -180,8 +176,8 @@ def _filtered(frame: DataFrame, condition: Expr) -> DataFrame:
     return rows if known is None else still_fed(rows, frame, where=known)
 
 
-def _with_weight(names: dict[str, str], frame: DataFrame) -> dict[str, str]:
-    return names | {name: name for name in own_weight(frame)}
+def _with_weight(columns: Choice, frame: DataFrame) -> Choice:
+    return {**columns, **{name: name for name in own_weight(frame)}}
 
 
 def _comparable(
