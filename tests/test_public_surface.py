@@ -47,6 +47,7 @@ SURFACE = {
         "max",
         "mean",
         "min",
+        "parquet",
         "quantile",
         "rate",
         "rolling",

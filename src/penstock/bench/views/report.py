@@ -19,9 +19,9 @@ _METHOD = f"""\
   200,000 tweets of 10,000 users, each of whom follows 20 others: 4,000,000 rows of timelines.
 - Four slices of the same time in two files a table; where results wait for the clock, in the
   temporal join of {PENSTOCK} and in q8 of {NATIVE}, two batches of a few rows an hour later follow,
-  to pass it. {PENSTOCK} and {NATIVE} read one slice of each table a batch by `readStream.parquet`;
-  {FLINK} reads files in any order: it has the same rows in two files a table, one for each of its
-  two readers. All wait 4 seconds for late rows.
+  to pass it. {PENSTOCK} and {NATIVE} read one slice of each table a batch, by `ps.parquet` and by
+  `readStream.parquet`; {FLINK} reads files in any order: it has the same rows in two files a table,
+  one for each of its two readers. All wait 4 seconds for late rows.
 - q3, q4, q8, q9 and q20 are Nexmark's, with columns named for what they hold; of equal bids q9
   takes that of the bidder with the lower number, and q4 gives a mean with its fraction. The
   queries of {PENSTOCK} are SQL views, but for the two joins, which are `ps.join` and `ps.enrich`.
