@@ -183,6 +183,20 @@ def test_what_nobody_needs_is_not_read() -> None:
     assert Selection().reads(["a", "b"]) == {"a", "b"}
 
 
+@pytest.mark.parametrize("kind", ["in", "or", "and"])
+def test_long_conditions_are_no_deep_ones(kind: str) -> None:
+    condition = {
+        "in": f"t.j in ({', '.join(map(str, range(2_000)))})",
+        "or": " or ".join(f"t.j = {number}" for number in range(2_000)),
+        "and": " and ".join(f"t.j <> {number}" for number in range(2_000)),
+    }[kind]
+    known = simple(parse_one(condition, dialect="spark"), SCHEMA)
+    assert known is not None
+    batch = pa.RecordBatch.from_pydict({"t__j": [5, -1, None]})
+    kept = Selection.from_spec(json.loads(json.dumps(Selection().where(known).spec())))(batch)
+    assert kept.column("t__j").to_pylist() == ([-1] if kind == "and" else [5])
+
+
 def test_columns_come_in_the_types_that_are_wanted() -> None:
     batch = pa.RecordBatch.from_pydict({"a": pa.array([1, 2], pa.int32()), "b": ["x", "y"]})
     wanted = pa.schema({"big": pa.int64()})

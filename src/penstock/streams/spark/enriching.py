@@ -14,7 +14,8 @@ from penstock.streams.algebra.keyed.history import VALID_FROM, HistoryKernel
 from penstock.streams.algebra.windows.window import micros
 from penstock.streams.source.spec import EVENT_TIME
 from penstock.streams.spark.exchange import run_kernel
-from penstock.streams.spark.joins import pairs_of, run_join, without_weight
+from penstock.streams.spark.feeds import without_weight
+from penstock.streams.spark.joins import pairs_of, run_join
 from penstock.streams.spark.operators import ANY_TIME, needed_time, schema_of
 from penstock.streams.spark.origin import (
     EventTimeColumn,

@@ -69,18 +69,18 @@ def run_step(
 
 def _packed(given: Input, buckets: int, folder: str | None) -> DataFrame:
     df, packing, spread = given
-    ordered = origin_of(df).with_order()
-    rows = df if ordered is None else ordered
-    needed = [name for name in packing.needed if name in rows.columns]
     fed = fed_by(df)
     if fed is not None and (packing.portable or not fed.feed.portable_only):
         selection = fed.selection
         if selection is not None:
             schema = to_arrow_schema(df.schema, timezone="UTC")
-            selection = selection.shaped(pa.schema([schema.field(name) for name in needed]))
+            wanted = [each for each in schema if each.name in packing.needed]
+            selection = selection.shaped(pa.schema(wanted))
         return fed.feed.packed(Packer(packing, buckets, folder, spread, selection))
-    packer = Packer(packing, buckets, folder, spread)
-    return rows.select(needed).mapInArrow(packer, from_arrow_schema(PACKED))
+    ordered = origin_of(df).with_order()
+    rows = df if ordered is None else ordered
+    chosen = rows.select([name for name in packing.needed if name in rows.columns])
+    return chosen.mapInArrow(Packer(packing, buckets, folder, spread), from_arrow_schema(PACKED))
 
 
 def _passed(place: QueryPlace | None, operator: str) -> str | None:

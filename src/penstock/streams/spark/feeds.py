@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from penstock.streams.algebra.changes import WEIGHT
 from penstock.streams.algebra.rows.selection import ALL, Choice, Expression, Selection
 from penstock.streams.source.spec import PACKED
 from penstock.streams.spark.origin import Origin, origin_of
@@ -87,13 +88,18 @@ def still_fed(
     """A DataFrame that has these columns of another, new names for old ones, or some of the same
     names; and of its rows those for which a condition holds."""
     fed = fed_by(before)
-    if fed is None:
+    if fed is None or not df.columns:  # Arrow cannot count rows of nothing
         return df
     selection = fed.selection or ALL
     if where is not None:
         selection = selection.where(where)
-    selection = selection.chosen(columns or {name: name for name in df.columns})
-    return with_feed(df, fed.feed, selection)
+    same = {name: name for name in df.columns}
+    return with_feed(df, fed.feed, selection.chosen(same if columns is None else columns))
+
+
+def without_weight(df: DataFrame) -> DataFrame:
+    """As a stream, of rows that are never taken back."""
+    return still_fed(df.drop(WEIGHT), df)
 
 
 class _Handing:

@@ -18,7 +18,7 @@ from penstock.streams.algebra.spreading import BOTH_BY_KEY, Spread
 from penstock.streams.algebra.windows.window import micros
 from penstock.streams.source.spec import EVENT_TIME
 from penstock.streams.spark.exchange import Input, run_step
-from penstock.streams.spark.feeds import still_fed
+from penstock.streams.spark.feeds import still_fed, without_weight
 from penstock.streams.spark.operators import ANY_TIME, needed_time, schema_of
 from penstock.streams.spark.origin import mark_time, time_column
 
@@ -179,8 +179,3 @@ def run_join(
     lateness = min(correct_for + 1, ANY_TIME)
     marked = mark_time(joined, EVENT_TIME.name, lateness, by_wall_clock=by_wall_clock)
     return still_fed(marked, joined)
-
-
-def without_weight(df: DataFrame) -> DataFrame:
-    """As a stream, of rows that are never taken back."""
-    return still_fed(df.drop(WEIGHT), df)

@@ -22,6 +22,7 @@ from penstock.streams.algebra.spreading import Spread
 from penstock.streams.source.spec import PACKED
 
 _INLINE = 64 * 1024
+_MOST = 256 << 20  # bytes of rows that are packed at once
 
 
 class Packer:
@@ -82,8 +83,8 @@ class Packer:
         for rows in batches:
             if self._selection is not None:
                 rows = self._selection(rows)
-            if rows.num_rows:
-                yield self._pack(self._kernel.partial(rows))
+            for some in _pieces(rows):
+                yield self._pack(self._kernel.partial(some))
 
     def _pack(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         numbers, payloads, files = [], [], []
@@ -141,6 +142,14 @@ def batch_id() -> str:
     """Of the batch that this task belongs to, "" in a query that is not a stream."""
     context = TaskContext.get()
     return (context and context.getLocalProperty("streaming.sql.batchId")) or ""
+
+
+def _pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """None of no rows, and none of more bytes than an array of Arrow has room for."""
+    count = max(1, rows.nbytes // _MOST)
+    length = -(-rows.num_rows // count)
+    for start in range(0, rows.num_rows, max(1, length)):
+        yield rows.slice(start, length)
 
 
 def _written(rows: pa.RecordBatch) -> pa.Buffer:

@@ -112,7 +112,9 @@ def _union(plan: Union, needed: set[Col]) -> Plan:
 
 def _top(plan: Top, needed: set[Col]) -> Plan:
     asked = {*plan.by, *(each.column for each in plan.order)}
-    rows = pruned(plan.input, (needed | asked) & set(plan.input.columns))
+    # Rows of no columns could not be counted.
+    wanted = (needed | asked) & set(plan.input.columns) or set(plan.input.columns[:1])
+    rows = pruned(plan.input, wanted)
     rest = tuple(Order(col, False, True) for col in rows.columns if col not in asked)
     by = set(plan.by)
     order = tuple(each for each in plan.order if each.column not in by)

@@ -176,6 +176,12 @@ def two_sides(
 
     Raises InvalidInput for columns that cannot be compared, or would be there twice.
     """
+    for side, schema in enumerate((left, right)):
+        if DELETED in schema.names and (side == LEFT or not placed):
+            raise InvalidInput(
+                "some rows delete others, and a join of streams keeps all of them",
+                hint="ps.changes(df, key=...) makes a table of such rows",
+            )
     pairs = [(column_type(left, one), column_type(right, other)) for one, other in on]
     kinds = [
         compared_as(*kinds, f"{one} = {other}")

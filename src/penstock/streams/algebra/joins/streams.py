@@ -23,20 +23,19 @@ from penstock.events.compiled import Numbers, frozen
 from penstock.streams.algebra.changes import TIME, TIME_TYPE, WEIGHT
 from penstock.streams.algebra.joins.pair_loops import pair_up
 from penstock.streams.algebra.joins.pairs import Pairs, have_keys
+from penstock.streams.algebra.joins.row_chunks import NO_TIMES, Entries, RowChunks, starts_of
 from penstock.streams.algebra.joins.sides import LEFT, RIGHT, ROW, SIDE, Side, two_sides
 from penstock.streams.algebra.joins.within import Within
 from penstock.streams.algebra.kernel import NEVER, one_batch, passed, without_late
-from penstock.streams.algebra.rows.chunks import Chunks
 from penstock.streams.algebra.rows.group_loops import sort_by_group
 from penstock.streams.algebra.rows.groups import group_rows, keys_and
 from penstock.streams.algebra.rows.own_columns import DUE, PANE
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
 _BATCH = "(batch)"  # what tells the chunks of a key apart
-_ROWS = "(rows)"
-_SIZE = pa.field("(size)", pa.int64())
-_PIECE = 1 << 17
-_NO_TIMES = frozen(np.zeros(1, np.int64))
+_BYTES = "(bytes)"  # of the rows of a chunk, where it can be read without them
+_PIECE = 1 << 15  # pairs that are given at once
+_MOST = 64 << 20  # bytes of chunks that are looked at together
 
 
 class StreamJoinKernel:
@@ -71,13 +70,13 @@ class StreamJoinKernel:
         self._pairs = Pairs(self.sides, "inner")
         self.output = self._pairs.output
         timed = within is not None
-        self._chunks = Chunks([*([self.packed.field(TIME)] if timed else []), _SIZE])
+        self._chunks = RowChunks(timed=timed)
         keys = [self.packed.field(name) for name in (*self.keys, SIDE)]
         panes = [pa.field(PANE, pa.int64())] if timed else []
         dues = [pa.field(DUE, pa.int64())] if timed else []
         self.state = StateSchema(
             pa.schema([*keys, *panes, pa.field(_BATCH, pa.int64())]),
-            pa.schema([*self._chunks.cells, pa.field(_ROWS, pa.large_binary()), *dues]),
+            pa.schema([*self._chunks.cells, pa.field(_BYTES, pa.int64()), *dues]),
             due=DUE if timed else None,
             spread=len(self.keys),
             grouped=len(keys) + len(panes),
@@ -88,7 +87,7 @@ class StreamJoinKernel:
     ) -> Iterator[pa.RecordBatch]:
         before, now = passed(state, clock)
         for side in (LEFT, RIGHT):
-            rows = self._in_time(state, _of_side(packed, side), before)
+            rows = self._in_time(state, of_side(packed, side), before)
             if rows is not None:
                 came = _Came(self.sides[side], rows, self.within)
                 yield from self._met(state, came)
@@ -112,13 +111,14 @@ class StreamJoinKernel:
         other = self.sides[1 - came.side.number]
         mine, theirs = np.empty(_PIECE, np.int64), np.empty(_PIECE, np.int64)
         for groups in came.partners():
-            for which, places in state.members(groups):
-                found = _Found(other, self._chunks, state.take_values(places))
+            for which, places in _pieces(state, groups):
+                found = self._chunks.unpack(state.take_values(places))
+                partners = _Rows(other, found.rows)
                 cursor = np.array([0, -1, 0])
                 while cursor[0] < len(which):
                     count = pair_up(
                         frozen(which),
-                        came.starts,
+                        came.entries.starts,
                         found.starts,
                         self.within is not None,
                         *came.partner_times,
@@ -128,30 +128,33 @@ class StreamJoinKernel:
                         theirs,
                     )
                     if count:
-                        yield self._together(came, mine[:count], found, theirs[:count])
+                        own, others = mine[:count], theirs[:count]
+                        times = np.empty(0, np.int64)
+                        if self.within is not None:
+                            times = np.maximum(came.entries.times[own], found.times[others])
+                        yield self._together(came, own, partners.take(others), times)
 
     def _together(
-        self, came: "_Came", mine: Numbers, found: "_Found", theirs: Numbers
+        self, came: "_Came", rows: Numbers, partners: list[pa.Array], times: Numbers
     ) -> pa.RecordBatch:
-        keys = came.keys_of(mine)
-        ours = came.side.shown(keys, came.rows.take(mine))
-        others = found.side.shown(keys, found.rows.take(theirs))
-        columns = [*ours, *others] if came.side.number == LEFT else [*others, *ours]
+        side = came.side.number
+        keys = came.keys_of(rows)
+        ours = came.side.shown(keys, came.rows.take(rows))
+        theirs = self.sides[1 - side].shown(keys, partners)
+        columns = [*ours, *theirs] if side == LEFT else [*theirs, *ours]
         if self.within is not None:
-            times = np.maximum(came.times[mine], found.times[theirs])
             columns.append(pa.array(times).cast(TIME_TYPE))
-        return self._pairs.batch(columns, np.ones(len(mine), np.int64))
+        return self._pairs.batch(columns, np.ones(len(rows), np.int64))
 
     def _keep(self, state: BucketState, came: "_Came") -> None:
-        number, count = came.side.number, len(came.starts) - 1
+        number, entries = came.side.number, came.entries
+        count = len(entries.starts) - 1
         batch = np.full(count, state.version)
         keys = keys_and(came.keys.columns[: len(self.keys)], count, number, *came.panes, batch)
         places = state.find_or_add(keys.rename_columns(self.state.keys.names))
-        times = [] if self.within is None else [pa.array(came.times)]
-        entries = self._chunks.pack([*times, pa.array(came.rows.sizes)], came.starts[:-1])
-        values = [*entries.columns, came.rows.joined(came.starts)]
+        values = [*self._chunks.pack(entries), pa.array(entries.bytes())]
         if self.within is not None:
-            latest = np.maximum.reduceat(came.times, came.starts[:-1])
+            latest = np.maximum.reduceat(entries.times, entries.starts[:-1])
             ends = self.within.partner_times(latest, number)[1] + self.correct_for
             values.append(pa.array(ends + 1))
         state.put(places, pa.RecordBatch.from_arrays(values, schema=self.state.values))
@@ -187,14 +190,15 @@ class _Came:
         else:  # every row meets every other
             ids, self.keys = frozen(np.zeros(rows.num_rows, np.int64)), rows.slice(0, 1).select([])
         counts = np.bincount(ids)
-        self.starts = frozen(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
+        starts = starts_of(counts)
         order = np.empty(len(ids), np.int64)
-        sort_by_group(ids, self.starts[:-1].copy(), order)
+        sort_by_group(ids, starts[:-1].copy(), order)
         self._ids = np.repeat(np.arange(len(counts)), counts)
-        self.rows = _Rows(side, rows.column(ROW).take(pa.array(order)))
-        self.times = _NO_TIMES
+        times = NO_TIMES
         if within is not None:
-            self.times = frozen(fixed_width.numbers(rows.column(TIME))[order])
+            times = frozen(fixed_width.numbers(rows.column(TIME))[order])
+        self.entries = Entries(starts, times, rows.column(ROW).take(pa.array(order)))
+        self.rows = _Rows(side, self.entries.rows)
 
     @property
     def panes(self) -> list[Numbers]:
@@ -203,8 +207,8 @@ class _Came:
     @cached_property
     def partner_times(self) -> tuple[Numbers, Numbers]:
         if self._within is None:
-            return _NO_TIMES, _NO_TIMES
-        first, last = self._within.partner_times(self.times, self.side.number)
+            return NO_TIMES, NO_TIMES
+        first, last = self._within.partner_times(self.entries.times, self.side.number)
         return frozen(first), frozen(last)
 
     def partners(self) -> Iterator[pa.RecordBatch]:
@@ -213,7 +217,7 @@ class _Came:
         for pane in [0] if self._within is None else self._within.partner_panes(number):
             yield keys_and(
                 self.keys.columns[: self._width],
-                len(self.starts) - 1,
+                len(self.entries.starts) - 1,
                 1 - number,
                 *(each + pane for each in self.panes),
             )
@@ -221,21 +225,6 @@ class _Came:
     def keys_of(self, rows: Numbers) -> list[pa.Array]:
         groups = pa.array(self._ids[rows])
         return [column.take(groups) for column in self.keys.columns[: self._width]]
-
-
-class _Found:
-    """Chunks of state, as entries one after the other."""
-
-    def __init__(self, side: Side, chunks: Chunks, values: pa.RecordBatch) -> None:
-        self.side = side
-        lengths, entries = chunks.unpack(values)
-        self.starts = frozen(np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]))
-        timed = len(chunks.columns) > 1
-        self.times = frozen(entries.numbers(0)) if timed else _NO_TIMES
-        bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(entries.numbers(int(timed)))])
-        content = values.column(_ROWS).buffers()[2] or pa.py_buffer(b"")
-        buffers = [None, pa.py_buffer(bounds), content]
-        self.rows = _Rows(side, pa.Array.from_buffers(pa.large_binary(), len(bounds) - 1, buffers))
 
 
 class _Rows:
@@ -254,19 +243,13 @@ class _Rows:
             self._columns = self._side.inside(self._values)
         return [column.take(indices) for column in self._columns]
 
-    @property
-    def _bounds(self) -> Numbers:
-        return np.frombuffer(self._values.buffers()[1], np.int32).astype(np.int64)
 
-    @property
-    def sizes(self) -> Numbers:
-        return np.diff(self._bounds[: len(self._values) + 1])
-
-    def joined(self, starts: Numbers) -> pa.Array:
-        """Those from each of the starts to the next as one value; the last is the end."""
-        places = pa.py_buffer(self._bounds[starts])
-        buffers = [None, places, self._values.buffers()[2] or pa.py_buffer(b"")]
-        return pa.Array.from_buffers(pa.large_binary(), len(starts) - 1, buffers)
+def _pieces(state: BucketState, groups: pa.RecordBatch) -> Iterator[tuple[Numbers, Numbers]]:
+    """The chunks of these groups, not too much of them at a time."""
+    for which, places in state.members(groups):
+        reached = np.cumsum(state.fixed(_BYTES)[places]) // _MOST
+        edges = np.flatnonzero(np.diff(reached)) + 1
+        yield from zip(np.split(which, edges), np.split(places, edges), strict=True)
 
 
 def are_streams(left: pa.Schema, right: pa.Schema) -> bool:
@@ -274,7 +257,7 @@ def are_streams(left: pa.Schema, right: pa.Schema) -> bool:
     return not any(WEIGHT in each.names for each in (left, right))
 
 
-def _of_side(packed: Sequence[pa.RecordBatch], side: int) -> pa.RecordBatch | None:
+def of_side(packed: Sequence[pa.RecordBatch], side: int) -> pa.RecordBatch | None:
     chosen = []
     for batch in packed:
         own = fixed_width.numbers(batch.column(SIDE)) == side

@@ -5,7 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from penstock.errors import KernelError
 from penstock.streams.state import cells
+
+_MOST = 2**31 - 1
 
 
 def to_bytes(columns: Sequence[pa.Array], fields: Sequence[pa.Field], length: int) -> pa.Array:
@@ -13,6 +16,11 @@ def to_bytes(columns: Sequence[pa.Array], fields: Sequence[pa.Field], length: in
     if not fields:
         return pa.array([b""] * length, pa.binary())
     values = cells.to_cells(pa.StructArray.from_arrays(list(columns), fields=list(fields)))
+    if len(values.data) > _MOST:
+        raise KernelError(
+            f"{length} rows have {len(values.data):,} bytes, too many for one array",
+            hint="make batches smaller, such as max_rows= of the stream",
+        )
     ends = np.append(values.starts, len(values.data)).astype(np.int32)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(values.data)]
     return pa.Array.from_buffers(pa.binary(), length, buffers)

@@ -9,6 +9,7 @@ null where it is not known, which is no reason to keep a row.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, Self
 
 import pyarrow as pa
@@ -29,11 +30,10 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "<=": pc.less_equal,
     ">": pc.greater,
     ">=": pc.greater_equal,
-    "and": pc.and_kleene,
-    "or": pc.or_kleene,
     "not": pc.invert,
     "is null": pc.is_null,
 }
+_JOINED: dict[str, Callable[..., Any]] = {"and": pc.and_kleene, "or": pc.or_kleene}
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,10 @@ def _answer(expression: Expression, rows: pa.RecordBatch) -> Any:
         return pc.struct_field(_answer(about[0], rows), about[1])
     if operator == TUMBLING:
         return _window(_answer(about[0], rows), about[1])
-    return _OPERATORS[operator](*(_answer(each, rows) for each in about))
+    first, *more = (_answer(each, rows) for each in about)
+    if operator in _JOINED:  # of any number
+        return reduce(_JOINED[operator], more, first)
+    return _OPERATORS[operator](first, *more)
 
 
 def _window(times: pa.TimestampArray, size: int) -> pa.StructArray:

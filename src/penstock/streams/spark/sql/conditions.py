@@ -51,7 +51,7 @@ def simple(expression: Expr, schema: StructType) -> Expression | None:
     """The condition over columns named as `physical` says, or None if only Spark knows it."""
     try:
         return _condition(expression, schema)
-    except _NotSimple:
+    except (_NotSimple, RecursionError):
         return None
 
 
@@ -59,8 +59,8 @@ def _condition(node: Expr, schema: StructType) -> Expression:
     kind = type(node)
     if isinstance(node, exp.Paren):
         return _condition(node.this, schema)
-    if kind in _JOINED:
-        return [_JOINED[kind], *(_condition(each, schema) for each in (node.this, node.expression))]
+    if isinstance(node, exp.Connector) and kind in _JOINED:
+        return [_JOINED[kind], *(_condition(each, schema) for each in node.flatten())]
     if isinstance(node, exp.Not):
         return ["not", _condition(node.this, schema)]
     if kind in _COMPARED:
@@ -69,10 +69,7 @@ def _condition(node: Expr, schema: StructType) -> Expression:
         low = _compared(">=", node.this, node.args["low"], schema)
         return ["and", low, _compared("<=", node.this, node.args["high"], schema)]
     if isinstance(node, exp.In) and node.expressions and not node.args.get("query"):
-        first, *more = (_compared("=", node.this, each, schema) for each in node.expressions)
-        for each in more:
-            first = ["or", first, each]
-        return first
+        return ["or", *(_compared("=", node.this, each, schema) for each in node.expressions)]
     if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
         return ["is null", _value(node.this, schema)[0]]
     value, of = _value(node, schema)

@@ -5,15 +5,15 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col, expr, lit
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, IntegralType, StructType
 
 from penstock.streams.algebra.aggregates.functions import count
 from penstock.streams.algebra.changes import WEIGHT
 from penstock.streams.algebra.keyed.aggregate import AggregateKernel
 from penstock.streams.algebra.keyed.distinct import DistinctKernel
 from penstock.streams.algebra.rows.selection import Choice
-from penstock.streams.spark.feeds import still_fed
-from penstock.streams.spark.joins import table_join, without_weight
+from penstock.streams.spark.feeds import still_fed, without_weight
+from penstock.streams.spark.joins import table_join
 from penstock.streams.spark.operators import ANY_TIME, run, schema_of
 from penstock.streams.spark.origin import origin_of
 from penstock.streams.spark.place import QueryPlace
@@ -180,6 +180,10 @@ def _with_weight(columns: Choice, frame: DataFrame) -> Choice:
     return {**columns, **{name: name for name in own_weight(frame)}}
 
 
+def _are_compared_as_they_are(one: DataType, other: DataType) -> bool:
+    return one == other or all(isinstance(each, IntegralType) for each in (one, other))
+
+
 def _comparable(
     left: DataFrame, right: DataFrame, on: Sequence[tuple[str, str]]
 ) -> tuple[DataFrame, DataFrame, list[tuple[str, str]]]:
@@ -188,7 +192,7 @@ def _comparable(
     for one, other in on:
         kinds = StructType().add("a", left.schema[one].dataType)
         kinds = kinds.add("b", right.schema[other].dataType)
-        if kinds["a"].dataType != kinds["b"].dataType:
+        if not _are_compared_as_they_are(*(each.dataType for each in kinds)):
             sample = left.sparkSession.createDataFrame([], kinds)
             common = sample.select(expr("coalesce(a, b)").alias("c")).schema["c"].dataType
             pair = f"left_key__{len(found)}", f"right_key__{len(found)}"
