@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from penstock.errors import InvalidInput
 from penstock.streams.algebra.changes import DELETED, OFFSET, TIME_TYPE, WEIGHT
+from penstock.streams.algebra.joins import waiting as waiting_events
 from penstock.streams.algebra.joins.sides import LEFT, RIGHT
 from penstock.streams.algebra.joins.temporal import TemporalKernel
+from penstock.streams.algebra.joins.waiting import WaitingKernel
 from penstock.streams.algebra.kernel import END
 from tests.streams.algebra.batches import MISHAPS, Query
 
@@ -25,20 +27,20 @@ Event = tuple[int, str | None, int]  # number, key, time
 Version = tuple[str, int | None, int, int]  # key, rate or that it is deleted, time, place
 
 
-def kernel_for(how: str = "left", correct_for: int = 0) -> TemporalKernel:
+def kernel_for(
+    how: str = "left", correct_for: int = 0, *, once: bool = True
+) -> TemporalKernel | WaitingKernel:
+    """With `once`, that of events which are forgotten when they are given, if it will do."""
+    on = [("c", "id")]
+    if once and correct_for == 0:
+        return WaitingKernel(on, EVENTS, TABLE, how, event_time="at", table_time="since")
     return TemporalKernel(
-        [("c", "id")],
-        EVENTS,
-        TABLE,
-        how,
-        event_time="at",
-        table_time="since",
-        correct_for=correct_for,
+        on, EVENTS, TABLE, how, event_time="at", table_time="since", correct_for=correct_for
     )
 
 
 def packed(
-    kernel: TemporalKernel, events: list[Event], versions: list[Version]
+    kernel: TemporalKernel | WaitingKernel, events: list[Event], versions: list[Version]
 ) -> list[pa.RecordBatch]:
     left = [dict(zip(EVENTS.names, event, strict=True)) for event in events]
     right = [
@@ -85,21 +87,28 @@ def histories(draw: Any) -> tuple[int, list[tuple[list[Event], list[Version], in
 
 
 @pytest.mark.parametrize("how", ["left", "inner"])
-@settings(max_examples=30)
-@given(history=histories(), mishap=st.sampled_from(MISHAPS), buckets=st.integers(1, 2))
+@settings(max_examples=60)
+@given(
+    history=histories(),
+    mishap=st.sampled_from(MISHAPS),
+    buckets=st.integers(1, 2),
+    once=st.booleans(),
+)
 def test_at_every_clock_events_have_what_was_valid(
     how: str,
     history: tuple[int, list[tuple[list[Event], list[Version], int]]],
     mishap: str,
     buckets: int,
+    once: bool,
 ) -> None:
     correct_for, batches = history
-    kernel = kernel_for(how, correct_for)
+    kernel = kernel_for(how, correct_for, once=once)
     waiting: list[Event] = []
     settled: Counter[tuple[int, int | None]] = Counter()
     versions: list[Version] = []
     result: Counter[tuple[int, int | None]] = Counter()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(waiting_events, "_MOST", 2)
         query = Query(Path(folder), kernel, buckets=buckets)
         for events, came, clock in batches:
             waiting += events

@@ -2,6 +2,7 @@
 that it ever said."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -10,6 +11,7 @@ from penstock.errors import InvalidInput
 from penstock.streams.algebra.changes import WEIGHT
 from penstock.streams.algebra.joins.lookup import LookupKernel
 from penstock.streams.algebra.joins.temporal import TemporalKernel
+from penstock.streams.algebra.joins.waiting import WaitingKernel
 from penstock.streams.algebra.keyed.history import VALID_FROM, HistoryKernel
 from penstock.streams.algebra.windows.window import micros
 from penstock.streams.source.spec import EVENT_TIME
@@ -62,18 +64,19 @@ def enrich(
     upserts, since = _timed_upserts(
         table, 'or take them as they are now, enrich(..., as_of="latest")'
     )
-    kernel = TemporalKernel(
-        pairs,
-        schema_of(stream),
-        schema_of(upserts),
-        how,
-        event_time=time.name,
-        table_time=since.name,
-        correct_for=time.correct_for,
-        broadcast=broadcast,
-    )
+    schemas = schema_of(stream), schema_of(upserts)
+    named: dict[str, Any] = {
+        "event_time": time.name,
+        "table_time": since.name,
+        "broadcast": broadcast,
+    }
+    kernel: TemporalKernel | WaitingKernel
+    if time.correct_for == 0 and WEIGHT not in schemas[0].names:
+        kernel = WaitingKernel(pairs, *schemas, how, **named)
+    else:
+        kernel = TemporalKernel(pairs, *schemas, how, correct_for=time.correct_for, **named)
     found = run_join(
-        stream, upserts, kernel, kernel.sides, checkpoint, time.correct_for, kernel.spreads
+        stream, upserts, kernel, kernel.sides, checkpoint, time.correct_for + 1, kernel.spreads
     )
     return found if kernel.takes_back else without_weight(found)
 

@@ -81,7 +81,9 @@ def interval_join(
         kernel = StreamJoinKernel(on, *schemas, within=within, **named)
     else:
         kernel = IntervalJoinKernel(on, *schemas, *within, how, **named)
-    joined = run_join(left, right, kernel, kernel.sides, checkpoint, correct_for)
+    # Pairs are complete with a row that is in time; what comes out alone is so before the clock.
+    lateness = correct_for if isinstance(kernel, StreamJoinKernel) else correct_for + 1
+    joined = run_join(left, right, kernel, kernel.sides, checkpoint, lateness)
     return joined if kernel.takes_back else without_weight(joined)
 
 
@@ -157,7 +159,7 @@ def run_join(
     kernel: Stepping,
     sides: Sequence[Packing],
     checkpoint: str | None,
-    correct_for: int,
+    lateness: int,
     spreads: tuple[Spread, Spread] = BOTH_BY_KEY,
 ) -> DataFrame:
     if left.isStreaming != right.isStreaming:
@@ -176,6 +178,6 @@ def run_join(
     )
     if EVENT_TIME.name not in joined.columns:
         return joined
-    lateness = min(correct_for + 1, ANY_TIME)
+    lateness = min(lateness, ANY_TIME)
     marked = mark_time(joined, EVENT_TIME.name, lateness, by_wall_clock=by_wall_clock)
     return still_fed(marked, joined)

@@ -86,12 +86,14 @@ def mark_time(
     before = time_column(df)
     marks: dict[str, dict[str, Any]] = {before.name: {}} if before else {}
     marks[column] = {_TIME_MARK: correct_for, _WALL_MARK: by_wall_clock}
-    return df.select(
-        [
-            col(name).alias(name, metadata=marks[name]) if name in marks else col(name)
-            for name in df.columns
-        ]
-    )
+    columns = {name: col(quoted(name)) for name in df.columns}
+    marked = {name: columns[name].alias(name, metadata=mark) for name, mark in marks.items()}
+    return df.select(*(columns | marked).values())
+
+
+def quoted(name: str) -> str:
+    """As Spark takes it for one name, whatever is in it."""
+    return f"`{name.replace('`', '``')}`"
 
 
 class EventTimeColumn(NamedTuple):

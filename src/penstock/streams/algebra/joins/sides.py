@@ -14,11 +14,12 @@ import pyarrow.compute as pc
 
 from penstock.errors import InvalidInput
 from penstock.streams.algebra.changes import DELETED, OFFSET, TIME, WEIGHT
-from penstock.streams.algebra.kernel import schema_from_spec, schema_to_spec
+from penstock.streams.algebra.kernel import one_batch, schema_from_spec, schema_to_spec
 from penstock.streams.algebra.rows.row_bytes import from_bytes, to_bytes
 from penstock.streams.algebra.rows.shape import column_type, names_of, visible
 from penstock.streams.algebra.rows.times import check_time, event_times
 from penstock.streams.algebra.rows.weights import weight_column
+from penstock.streams.state import fixed_width
 
 LEFT, RIGHT = 0, 1
 SIDE = "(side)"
@@ -202,6 +203,15 @@ def two_sides(
                 hint=f'rename one before: withColumnRenamed("{each.name}", ...)',
             )
     return sides
+
+
+def of_side(packed: Sequence[pa.RecordBatch], side: int) -> pa.RecordBatch | None:
+    """The rows of one side, if there are any."""
+    chosen = []
+    for batch in packed:
+        own = fixed_width.numbers(batch.column(SIDE)) == side
+        chosen.append(batch if own.all() else batch.filter(pa.array(own)))
+    return one_batch(chosen)
 
 
 def compared_as(one: pa.DataType, other: pa.DataType, where: str) -> pa.DataType:

@@ -24,7 +24,7 @@ from penstock.streams.algebra.changes import TIME, TIME_TYPE, WEIGHT
 from penstock.streams.algebra.joins.pair_loops import pair_up
 from penstock.streams.algebra.joins.pairs import Pairs, have_keys
 from penstock.streams.algebra.joins.row_chunks import NO_TIMES, Entries, RowChunks, starts_of
-from penstock.streams.algebra.joins.sides import LEFT, RIGHT, ROW, SIDE, Side, two_sides
+from penstock.streams.algebra.joins.sides import LEFT, RIGHT, ROW, SIDE, Side, of_side, two_sides
 from penstock.streams.algebra.joins.within import Within
 from penstock.streams.algebra.kernel import NEVER, one_batch, passed, without_late
 from penstock.streams.algebra.rows.group_loops import sort_by_group
@@ -255,11 +255,3 @@ def _pieces(state: BucketState, groups: pa.RecordBatch) -> Iterator[tuple[Number
 def are_streams(left: pa.Schema, right: pa.Schema) -> bool:
     """Whether the rows of both come to stay, and are not changes of a table."""
     return not any(WEIGHT in each.names for each in (left, right))
-
-
-def of_side(packed: Sequence[pa.RecordBatch], side: int) -> pa.RecordBatch | None:
-    chosen = []
-    for batch in packed:
-        own = fixed_width.numbers(batch.column(SIDE)) == side
-        chosen.append(batch if own.all() else batch.filter(pa.array(own)))
-    return one_batch(chosen)

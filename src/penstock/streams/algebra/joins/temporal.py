@@ -21,7 +21,7 @@ from penstock.streams.algebra.changes import TIME, TIME_TYPE, WEIGHT, WEIGHT_FIE
 from penstock.streams.algebra.joins.changed import Changed
 from penstock.streams.algebra.joins.pairs import have_keys
 from penstock.streams.algebra.joins.sides import LEFT, RIGHT, SIDE, two_sides
-from penstock.streams.algebra.joins.versions import FOREVER, NONE, Versions, versions_of
+from penstock.streams.algebra.joins.versions import NONE, Versions, let_go, versions_of
 from penstock.streams.algebra.kernel import NEVER, one_batch, passed, without_late
 from penstock.streams.algebra.rows.groups import distinct_keys, each_once, keys_and
 from penstock.streams.algebra.rows.own_columns import DUE
@@ -107,7 +107,7 @@ class TemporalKernel:
             news = changed.of_side(RIGHT)
             keys = changed.keys_of(news)
             touched.append(pa.RecordBatch.from_arrays(keys, names=self.keys))
-            came, given = self._arrived(state, changed, now), []
+            came, given = changed.places[changed.of_side(LEFT)], []
             if self.correct_for:  # what was given out may have another answer
                 given = [places for _, places in state.members(keys_and(keys, len(news), LEFT))]
             events = each_once(events, came, *given)
@@ -121,32 +121,7 @@ class TemporalKernel:
             yield from self._given(
                 state, events, elements, ids[: len(events)], versions, changed, before, now
             )
-        self._let_go(state, versions, now - self.correct_for)
-
-    def _arrived(self, state: BucketState, changed: Changed, now: int) -> Numbers:
-        """Events of this step that are looked at in it; the others wait for the clock."""
-        own = changed.of_side(LEFT)
-        if self.correct_for:
-            return changed.places[own]
-        times = fixed_width.numbers(changed.rows.column(TIME))[own]
-        places, waits = changed.places[own], times >= now
-        gone = waits & (changed.after[own] == 0)
-        waits &= ~gone
-        state.put(places[waits], pa.record_batch({DUE: pa.array(times[waits] + 1)}))
-        state.remove(places[gone])
-        return places[times < now]
-
-    def _let_go(self, state: BucketState, versions: Versions, since: int) -> None:
-        """Of versions that are valid at no time from then on; the others fall due when they are
-        so too."""
-        ends = versions.ends()
-        gone = ends <= since
-        ending = np.flatnonzero(~gone & (ends < FOREVER))
-        dues = ends[ending] + self.correct_for
-        told = state.take_values(versions.rows[ending]).column(DUE)
-        news = ~fixed_width.validity(told) | (fixed_width.numbers(told) != dues)
-        state.put(versions.rows[ending[news]], pa.record_batch({DUE: pa.array(dues[news])}))
-        state.remove(versions.rows[gone])
+        let_go(state, versions, now, self.correct_for)
 
     def _in_time(
         self, state: BucketState, rows: pa.RecordBatch | None, before: int

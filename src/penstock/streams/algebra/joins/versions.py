@@ -11,6 +11,7 @@ from penstock.streams.algebra.joins.sides import PLACE, RIGHT, ROW
 from penstock.streams.algebra.joins.version_loops import find_versions
 from penstock.streams.algebra.rows.groups import keys_and
 from penstock.streams.algebra.rows.order import order_words
+from penstock.streams.algebra.rows.own_columns import DUE
 from penstock.streams.state import BucketState, fixed_width
 
 NONE = -1
@@ -66,3 +67,16 @@ def versions_of(state: BucketState, keys: list[pa.Array], count: int) -> Version
     there = fixed_width.validity(about.column(ROW))
     rows = rows[order]
     return Versions(ids[order], times[order], rows, state.is_new(rows), there[order])
+
+
+def let_go(state: BucketState, versions: Versions, now: int, correct_for: int) -> None:
+    """Of versions that nobody asks for, from the clock less so much on; the others fall due when
+    they are such too."""
+    ends = versions.ends()
+    gone = ends <= now - correct_for
+    ending = np.flatnonzero(~gone & (ends < FOREVER))
+    dues = ends[ending] + correct_for
+    told = state.take_values(versions.rows[ending]).column(DUE)
+    news = ~fixed_width.validity(told) | (fixed_width.numbers(told) != dues)
+    state.put(versions.rows[ending[news]], pa.record_batch({DUE: pa.array(dues[news])}))
+    state.remove(versions.rows[gone])

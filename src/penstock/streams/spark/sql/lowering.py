@@ -15,11 +15,11 @@ from penstock.streams.algebra.rows.selection import Choice
 from penstock.streams.spark.feeds import still_fed, without_weight
 from penstock.streams.spark.joins import table_join
 from penstock.streams.spark.operators import ANY_TIME, run, schema_of
-from penstock.streams.spark.origin import origin_of
+from penstock.streams.spark.origin import origin_of, quoted
 from penstock.streams.spark.place import QueryPlace
 from penstock.streams.spark.sql.aggregation import aggregated, with_windows
 from penstock.streams.spark.sql.conditions import simple, simple_column
-from penstock.streams.spark.sql.names import own_weight, physical, quoted, text_of, weight
+from penstock.streams.spark.sql.names import own_weight, physical, text_of, weight
 from penstock.streams.spark.tops import top
 from penstock.streams.sql.plan import (
     Aggregate,

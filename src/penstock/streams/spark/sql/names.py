@@ -33,10 +33,6 @@ def text_of(expression: Expr) -> str:
     return expression.copy().transform(visit).sql(ViewDialect, identify=True)
 
 
-def quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
-
-
 def own_weight(frame: DataFrame) -> list[str]:
     """Nothing for a stream, whose rows are all there to stay."""
     return [WEIGHT] if WEIGHT in frame.columns else []
