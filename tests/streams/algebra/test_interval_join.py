@@ -129,6 +129,7 @@ def test_at_every_clock_the_changes_add_up_to_the_join(
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(chains, "_PIECE", 2)
         patch.setattr(streams, "_PIECE", 3)
+        patch.setattr(streams, "_MOST", 16)
         query = Query(Path(folder), kernel, buckets=buckets)
         for left, right, clock in batches:
             both = [packed(kernel, LEFT, left), packed(kernel, RIGHT, right)]

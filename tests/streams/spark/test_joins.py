@@ -119,6 +119,30 @@ def test_joined_streams_do_not_depend_on_how_rows_arrive(spark: SparkSession, ho
         assert {row[0] for row in results[0]} == {search for search, _ in near}
 
 
+def test_what_follows_a_join_of_streams_gets_a_stream(spark: SparkSession) -> None:
+    """Pairs are never taken back, so that no operator behind has to expect it."""
+    app = searches_and_clicks(correct_for="0s")
+    paired: dict[str, Any] = {"on": "user = who", "within": ("0s", "5s")}
+
+    @app.derive("once")
+    def once(searches: DataFrame, clicks: DataFrame) -> DataFrame:
+        return ps.dedup(ps.join(searches, clicks, **paired), "user", within="1h", emit="final")
+
+    @app.derive("counted")
+    def counted(searches: DataFrame, clicks: DataFrame) -> DataFrame:
+        pairs = ps.join(searches, clicks, **paired)
+        return ps.rolling(pairs, "1h", by="user", pages=ps.count())
+
+    with Run(app, spark=spark, partitions=1) as run:
+        run.feed("searches", [{"search": 1, "user": "ada", "at": at(10)}])
+        run.feed("clicks", [{"page": f"{n}", "who": "ada", "seen": at(11 + n)} for n in range(3)])
+        run.drain()
+        run.advance(MORNING + timedelta(seconds=60))
+        run.drain()
+        assert shown(run.topic("once"), "page") == [("0",)]
+        assert shown(run.topic("counted"), "page", "pages") == [("0", 1), ("1", 2), ("2", 3)]
+
+
 def test_tables_are_joined_as_they_change(spark: SparkSession) -> None:
     """Retraction after a key change: -old before +new; deletes on either side; a stream joins the
     click that came before its search."""

@@ -9,6 +9,7 @@ import pytest
 from penstock.streams.algebra.joins.lookup import LookupKernel
 from penstock.streams.algebra.joins.sides import LEFT, RIGHT, ROW
 from penstock.streams.algebra.spreading import Spread
+from penstock.streams.spark import packing
 from penstock.streams.spark.packing import Packer, unpack
 
 EVENTS = pa.schema({"n": pa.int64(), "c": pa.string()})
@@ -51,3 +52,20 @@ def test_large_payloads_of_every_bucket_lie_in_files_of_its_own(tmp_path: Path) 
     found = unpack(iter([first, second]))
     whole = Counter(KERNEL.sides[RIGHT].partial(rows).column(ROW).to_pylist())
     assert [Counter(part.column(ROW).to_pylist()) for (part,) in found.values()] == [whole] * 4
+
+
+def test_rows_of_many_bytes_are_packed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "_MOST", 1_000)
+    rows = pa.record_batch(
+        {"id": [f"{n:0100}" for n in range(50)], "rate": range(50)}, schema=TABLE
+    )
+    packer = Packer(KERNEL.sides[RIGHT], 1, None)
+    _, *pieces = packer(iter([rows, rows.slice(0, 0)]))
+    assert len(pieces) == 5
+    (parts,) = unpack(iter(pieces)).values()
+    assert (
+        pa.Table.from_batches(parts)
+        .column(ROW)
+        .combine_chunks()
+        .equals(KERNEL.sides[RIGHT].partial(rows).column(ROW))
+    )

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.errors import InvalidInput
 from penstock.events.compiled import Numbers, frozen
 from penstock.streams.algebra.changes import TIME, TIME_TYPE, WEIGHT
 from penstock.streams.algebra.joins.pair_loops import pair_up
@@ -58,6 +59,11 @@ class StreamJoinKernel:
         on_once: bool = False,
         correct_for: int = 0,
     ) -> None:
+        if (within is None) != (left_time is None) or (within is None) != (right_time is None):
+            raise InvalidInput(
+                "streams are joined within a time that both have, or without any",
+                hint="give within, left_time and right_time, or none of them",
+            )
         self.sides = two_sides(
             on, left, right, left_time=left_time, right_time=right_time, on_once=on_once
         )

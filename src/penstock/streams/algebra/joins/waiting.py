@@ -86,16 +86,16 @@ class WaitingKernel:
         arrived = self._arrived(state, of_side(packed, LEFT), before)
         waited = self._waited(state, due[~of_table], falling.filter(pa.array(~of_table)))
         events = _Events.all_of([waited, arrived])
-        ready = events.times < now
-        given = events.take(np.flatnonzero(ready))
         touched = [falling.filter(pa.array(of_table)), *told]
-        asked = one_batch([given.keys, *(each.select(list(self.keys)) for each in touched)])
-        if asked is not None:
-            columns, ids = distinct_keys(asked, len(self.keys))
-            versions = versions_of(state, columns, int(ids.max()) + 1)
-            yield from self._given(state, given, ids[: len(given.times)], versions)
-            let_go(state, versions, now, 0)
-        self._keep(state, events.take(np.flatnonzero(~ready)))
+        asked = one_batch([events.keys, *(each.select(list(self.keys)) for each in touched)])
+        if asked is None:
+            return
+        columns, ids = distinct_keys(asked, len(self.keys))
+        versions = versions_of(state, columns, int(ids.max()) + 1)
+        ready, ids = events.times < now, ids[: len(events.times)]
+        yield from self._given(state, events.where(ready), ids[ready], versions)
+        let_go(state, versions, now, 0)
+        self._keep(state, events.where(~ready), ids[~ready])
 
     def _told(self, state: BucketState, rows: pa.RecordBatch | None) -> list[pa.RecordBatch]:
         """Keeps what the table says from a time on, whenever it comes; gives its keys."""
@@ -136,13 +136,13 @@ class WaitingKernel:
             there = (version != NONE) & versions.are_there[version]
         right = self.sides[RIGHT]
         if there.any():
-            some = events.take(np.flatnonzero(there))
+            some = events.where(there)
             used = each_once(version[there])
             columns = right.read(state.take_keys(versions.rows[used]))
             which = pa.array(np.searchsorted(used, version[there]))
             yield self._batch(some, [column.take(which) for column in columns])
         if self.how == "left" and not there.all():
-            some = events.take(np.flatnonzero(~there))
+            some = events.where(~there)
             yield self._batch(some, right.nothing(some.keys, self.sides[LEFT]))
 
     def _batch(self, events: "_Events", table: list[pa.Array]) -> pa.RecordBatch:
@@ -152,15 +152,17 @@ class WaitingKernel:
         ones = pa.array(np.ones(len(events.times), np.int32))
         return pa.RecordBatch.from_arrays([*columns, stamps, ones], schema=self.output)
 
-    def _keep(self, state: BucketState, events: "_Events") -> None:
-        """In chunks that fall due with their first event."""
+    def _keep(self, state: BucketState, events: "_Events", ids: Numbers) -> None:
+        """In chunks that fall due with their first event, by the number of its key."""
         if len(events.times) == 0:
             return
-        _, ids = distinct_keys(events.keys, len(self.keys))
-        order = np.lexsort((events.times, ids))
+        order = np.argsort(ids, kind="stable")
+        # The order in time matters to those alone that have several chunks.
+        several = np.flatnonzero((np.bincount(ids) > _MOST)[ids[order]])
+        some = order[several]
+        order[several] = some[np.lexsort((events.times[some], ids[some]))]
         events, ids = events.take(order), ids[order]
-        firsts = np.searchsorted(ids, ids)
-        places = np.arange(len(ids)) - firsts
+        places = np.arange(len(ids)) - np.searchsorted(ids, ids)
         starts = np.flatnonzero(places % _MOST == 0)
         entries = Entries(frozen(np.append(starts, len(ids))), frozen(events.times), events.rows)
         count = len(starts)
@@ -172,7 +174,8 @@ class WaitingKernel:
             pa.array([b""] * count, pa.binary()),
         ]
         kept = state.find_or_add(pa.RecordBatch.from_arrays(elements, schema=self.state.keys))
-        values = [*self._chunks.pack(entries), pa.array(events.times[starts] + 1)]
+        firsts = np.minimum.reduceat(events.times, starts)
+        values = [*self._chunks.pack(entries), pa.array(firsts + 1)]
         state.put(kept, pa.RecordBatch.from_arrays(values, schema=self.state.values))
 
     def spec(self) -> dict[str, Any]:
@@ -200,6 +203,9 @@ class _Events(NamedTuple):
             np.concatenate([each.times for each in parts]),
             pa.concat_arrays([each.rows for each in parts]),
         )
+
+    def where(self, chosen: Mask) -> "_Events":
+        return self if chosen.all() else self.take(np.flatnonzero(chosen))
 
     def take(self, which: Numbers) -> "_Events":
         indices = pa.array(which)
