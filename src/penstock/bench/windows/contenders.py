@@ -20,6 +20,9 @@ from penstock.streams.source.spec import SourceSpec
 from penstock.streams.spark.origin import source_frame
 
 
+_FILES = 2  # of a batch
+
+
 @dataclass(frozen=True)
 class Stored:
     """A set of events in a folder: `slices` and `whole` as files, `log` as a topic."""
@@ -71,10 +74,6 @@ class _OnSpark(Contender):
             checkpoint = f"{folder}/checkpoint"
             return milliseconds(self._frame(asked, stored, checkpoint), checkpoint, into)
 
-    def _files(self, stored: Stored) -> DataFrame:
-        reader = self._session.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 2)
-        return reader.parquet(str(stored.slices))
-
 
 class Native(_OnSpark):
     name, interpolates = NATIVE, True
@@ -84,14 +83,16 @@ class Native(_OnSpark):
 
     def _frame(self, asked: Asked, stored: Stored, checkpoint: str) -> DataFrame:
         assert asked.spark is not None
-        return asked.spark(self._files(stored).withWatermark("at", WAIT))
+        reader = self._session.readStream.schema(SCHEMA).option("maxFilesPerTrigger", _FILES)
+        return asked.spark(reader.parquet(str(stored.slices)).withWatermark("at", WAIT))
 
 
 class Ours(_OnSpark):
     name, interpolates = PENSTOCK, False
 
     def _frame(self, asked: Asked, stored: Stored, checkpoint: str) -> DataFrame:
-        return asked.penstock(ps.timed(self._files(stored), "at", wait=WAIT), checkpoint)
+        files = ps.parquet(self._session, str(stored.slices), SCHEMA, max_files=_FILES)
+        return asked.penstock(ps.timed(files, "at", wait=WAIT), checkpoint)
 
 
 class FromLog(_OnSpark):
