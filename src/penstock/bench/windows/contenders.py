@@ -19,7 +19,6 @@ from penstock.log import Log
 from penstock.streams.source.spec import SourceSpec
 from penstock.streams.spark.origin import source_frame
 
-
 _FILES = 2  # of a batch
 
 

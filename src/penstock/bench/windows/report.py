@@ -16,7 +16,8 @@ _METHOD = f"""\
   two files side by side for each 1,000,000, then a few rows an hour later that end all windows.
   {PENSTOCK} and {NATIVE} read two files a batch, by `ps.parquet` and by `readStream.parquet`.
   {FLINK} reads files in any order, and would drop what then seems late: it has the same rows in two
-  files, one for each of its two readers. {FROM_LOG} reads them as JSON from a topic of 4 partitions, 1,000,000 a batch.
+  files, one for each of its two readers. {FROM_LOG} reads them as JSON from a topic of 4
+  partitions, 1,000,000 a batch.
 - Windows: tumbling 1 minute; hopping 10 minutes by 1 minute; the mean of the last 5 minutes at each
   row; sessions with a gap of 30 seconds; all wait 10 seconds for late rows, and give a result once.
   {FLINK} has window functions, and for the mean `OVER (... RANGE BETWEEN ... PRECEDING AND CURRENT
