@@ -125,7 +125,7 @@ def table_join(
     schemas = schema_of(left), schema_of(right)
     named: dict[str, Any] = {"null_safe": null_safe, "on_once": on_once}
     kernel: StreamJoinKernel | TableJoinKernel
-    if how == "inner" and are_streams(*schemas) and times == [None, None]:
+    if how == "inner" and are_streams(*schemas):
         kernel = StreamJoinKernel(on, *schemas, **named)
     else:
         left_time, right_time = (each and each.name for each in times)

@@ -15,21 +15,19 @@ import pyarrow as pa
 from penstock.errors import InvalidInput
 from penstock.events.compiled import Numbers
 from penstock.streams.algebra.changes import TIME, TIME_TYPE, WEIGHT
+from penstock.streams.algebra.joins.enrichment import Enrichment
 from penstock.streams.algebra.joins.pairs import have_keys
-from penstock.streams.algebra.joins.sides import LEFT, PLACE, RIGHT, ROW, SIDE, two_sides
-from penstock.streams.algebra.joins.temporal import check_enrichment
+from penstock.streams.algebra.joins.sides import LEFT, PLACE, RIGHT, ROW, SIDE
 from penstock.streams.algebra.kernel import one_batch
 from penstock.streams.algebra.rows.groups import group_rows
 from penstock.streams.algebra.rows.weights import weights_of
-from penstock.streams.algebra.spreading import BOTH_BY_KEY, BROADCAST
 from penstock.streams.state import BucketState, StateSchema, fixed_width
 
 
-class LookupKernel:
+class LookupKernel(Enrichment):
     """Columns of the event, then of the table, and with `event_time` the event's as `_time`.
 
     The table comes as upserts, or as changes with a `_weight`, of which one row of a key is left.
-    With `broadcast` every bucket has all of it, and events are wherever they are.
     """
 
     is_final = False
@@ -44,25 +42,17 @@ class LookupKernel:
         event_time: str | None = None,
         broadcast: bool = False,
     ) -> None:
-        check_enrichment(how)
         if WEIGHT in events.names:
             raise InvalidInput(
                 "the rows of a table are enriched with what another has as of their processing, "
                 "and could not be taken back",
                 hint="ps.join(left, right, on=...) keeps the join of two tables up to date",
             )
-        self.sides = two_sides(on, events, table, left_time=event_time, placed=True, on_once=True)
-        self.on = [list(each) for each in on]
-        self.how = how
-        self.broadcast = broadcast
-        self.spreads = BROADCAST if broadcast else BOTH_BY_KEY
-        self.keys = self.sides[LEFT].keys
-        self.packed = self.sides[LEFT].packed
+        super().__init__(on, events, table, how, event_time=event_time, broadcast=broadcast)
         keys = pa.schema(self.sides[LEFT].key_fields)
         self.state = StateSchema(keys, pa.schema([(ROW, pa.binary())]), copied=broadcast)
-        columns = [*self.sides[LEFT].columns, *self.sides[RIGHT].columns]
         times = [] if event_time is None else [pa.field(TIME, TIME_TYPE)]
-        self.output = pa.schema([*columns, *times])
+        self.output = pa.schema([*self.columns, *times])
 
     def step(
         self, state: BucketState, packed: Sequence[pa.RecordBatch], clock: int | None

@@ -15,27 +15,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import InvalidInput
 from penstock.events.compiled import Numbers
 from penstock.streams.algebra.changes import TIME, TIME_TYPE, WEIGHT, WEIGHT_FIELD
 from penstock.streams.algebra.joins.changed import Changed
+from penstock.streams.algebra.joins.enrichment import Enrichment
 from penstock.streams.algebra.joins.pairs import have_keys
-from penstock.streams.algebra.joins.sides import LEFT, RIGHT, SIDE, two_sides
+from penstock.streams.algebra.joins.sides import LEFT, RIGHT, SIDE
 from penstock.streams.algebra.joins.versions import NONE, Versions, let_go, versions_of
 from penstock.streams.algebra.kernel import NEVER, one_batch, passed, without_late
 from penstock.streams.algebra.rows.groups import distinct_keys, each_once, keys_and
 from penstock.streams.algebra.rows.own_columns import DUE
 from penstock.streams.algebra.rows.weights import added_up, one_by_one, weights_of
-from penstock.streams.algebra.spreading import BOTH_BY_KEY, BROADCAST
-from penstock.streams.state import BucketState, StateSchema, fixed_width
+from penstock.streams.state import BucketState, fixed_width
 
 
-class TemporalKernel:
-    """Columns of the event, then of the table, then `_time`, which is the event's.
-
-    `how` is "left", which gives events without a row too, or "inner". With `broadcast` every bucket
-    has all of the table, and events are wherever they are.
-    """
+class TemporalKernel(Enrichment):
+    """Columns of the event, then of the table, then `_time`, which is the event's."""
 
     def __init__(
         self,
@@ -49,33 +44,18 @@ class TemporalKernel:
         correct_for: int = 0,
         broadcast: bool = False,
     ) -> None:
-        check_enrichment(how)
-        self.sides = two_sides(
+        super().__init__(
             on,
             events,
             table,
-            left_time=event_time,
-            right_time=table_time,
-            placed=True,
-            on_once=True,
+            how,
+            event_time=event_time,
+            table_time=table_time,
+            broadcast=broadcast,
         )
-        self.on = [list(each) for each in on]
-        self.how = how
         self.correct_for = correct_for
-        self.broadcast = broadcast
-        self.spreads = BROADCAST if broadcast else BOTH_BY_KEY
-        self.keys = self.sides[LEFT].keys
-        self.packed = self.sides[LEFT].packed
-        self.state = StateSchema(
-            self.sides[LEFT].element,
-            pa.schema([(WEIGHT, pa.int64()), (DUE, pa.int64())]),
-            due=DUE,
-            spread=None if broadcast else len(self.keys),
-            grouped=len(self.keys) + 1,
-            copied=SIDE if broadcast else False,
-        )
-        columns = [*self.sides[LEFT].columns, *self.sides[RIGHT].columns]
-        self.output = pa.schema([*columns, pa.field(TIME, TIME_TYPE), WEIGHT_FIELD])
+        self.state = self.state_with_versions([pa.field(WEIGHT, pa.int64())])
+        self.output = pa.schema([*self.columns, pa.field(TIME, TIME_TYPE), WEIGHT_FIELD])
 
     @property
     def is_final(self) -> bool:
@@ -203,11 +183,3 @@ class TemporalKernel:
             "broadcast": self.broadcast,
             "times": [left.time, right.time],
         }
-
-
-def check_enrichment(how: str) -> None:
-    if how not in ("left", "inner"):
-        raise InvalidInput(
-            f"events cannot be enriched as {how!r}",
-            hint='how is "left", which gives all of them, or "inner"',
-        )

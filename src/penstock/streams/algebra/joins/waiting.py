@@ -16,21 +16,19 @@ import pyarrow as pa
 
 from penstock.events.compiled import Mask, Numbers, frozen
 from penstock.streams.algebra.changes import TIME, TIME_TYPE, WEIGHT_FIELD
+from penstock.streams.algebra.joins.enrichment import Enrichment
 from penstock.streams.algebra.joins.pairs import have_keys
 from penstock.streams.algebra.joins.row_chunks import Entries, RowChunks
-from penstock.streams.algebra.joins.sides import LEFT, RIGHT, ROW, SIDE, of_side, two_sides
-from penstock.streams.algebra.joins.temporal import check_enrichment
+from penstock.streams.algebra.joins.sides import LEFT, RIGHT, ROW, SIDE, of_side
 from penstock.streams.algebra.joins.versions import NONE, Versions, let_go, versions_of
 from penstock.streams.algebra.kernel import NEVER, one_batch, passed, without_late
 from penstock.streams.algebra.rows.groups import distinct_keys, each_once
-from penstock.streams.algebra.rows.own_columns import DUE
-from penstock.streams.algebra.spreading import BOTH_BY_KEY, BROADCAST
-from penstock.streams.state import BucketState, StateSchema, fixed_width
+from penstock.streams.state import BucketState, fixed_width
 
 _MOST = 64  # events of a chunk
 
 
-class WaitingKernel:
+class WaitingKernel(Enrichment):
     """Columns of the event, then of the table, then `_time`, which is the event's."""
 
     is_final = False
@@ -47,33 +45,18 @@ class WaitingKernel:
         table_time: str,
         broadcast: bool = False,
     ) -> None:
-        check_enrichment(how)
-        self.sides = two_sides(
+        super().__init__(
             on,
             events,
             table,
-            left_time=event_time,
-            right_time=table_time,
-            placed=True,
-            on_once=True,
+            how,
+            event_time=event_time,
+            table_time=table_time,
+            broadcast=broadcast,
         )
-        self.on = [list(each) for each in on]
-        self.how = how
-        self.broadcast = broadcast
-        self.spreads = BROADCAST if broadcast else BOTH_BY_KEY
-        self.keys = self.sides[LEFT].keys
-        self.packed = self.sides[LEFT].packed
         self._chunks = RowChunks(timed=True)
-        self.state = StateSchema(
-            self.sides[LEFT].element,
-            pa.schema([*self._chunks.cells, pa.field(DUE, pa.int64())]),
-            due=DUE,
-            spread=None if broadcast else len(self.keys),
-            grouped=len(self.keys) + 1,
-            copied=SIDE if broadcast else False,
-        )
-        columns = [*self.sides[LEFT].columns, *self.sides[RIGHT].columns]
-        self.output = pa.schema([*columns, pa.field(TIME, TIME_TYPE), WEIGHT_FIELD])
+        self.state = self.state_with_versions(list(self._chunks.cells))
+        self.output = pa.schema([*self.columns, pa.field(TIME, TIME_TYPE), WEIGHT_FIELD])
 
     def step(
         self, state: BucketState, packed: Sequence[pa.RecordBatch], clock: int | None

@@ -30,29 +30,26 @@ _ARRAYS = ("collect", "collect_set")
 _COMPUTED = (*_SPARK_NAMES, *_ARRAYS)  # whose answers Spark makes of ours
 
 
-def aggregated(frame: DataFrame, plan: Aggregate, names: Mapping[Col, str]) -> DataFrame:
-    """Columns as the plan has them, of the types that Spark SQL gives; `names` are those that
-    the plan's columns have in the frame."""
-    prepared, read = _prepared(frame, plan, names)
-    by = [names[each] for each in plan.by]
-    keys = [col(names[each]).alias(physical(each)) for each in plan.by]
+def aggregated(frame: DataFrame, plan: Aggregate) -> DataFrame:
+    """Columns as the plan has them, of the types that Spark SQL gives."""
+    prepared, read = _prepared(frame, plan)
+    by = [physical(each) for each in plan.by]
     asked = {physical(column): _asked(call, read[column]) for column, call in plan.calls}
     results = [
-        _as_spark(frame, physical(column), call, names).alias(physical(column))
+        _as_spark(frame, physical(column), call).alias(physical(column))
         for column, call in plan.calls
     ]
     if plan.span is not None:
-        table = _by_window(prepared, plan.span, names[plan.span.time], by, asked)
-        return table.select(physical(plan.span.column), *keys, *results, WEIGHT)
+        table = _by_window(prepared, plan.span, physical(plan.span.time), by, asked)
+        return table.select(physical(plan.span.column), *by, *results, WEIGHT)
     if not by:
         return _total(prepared, asked).select(*results, WEIGHT)
     kernel = AggregateKernel(by, asked, schema_of(prepared))
     table = run(prepared, kernel, None, ANY_TIME)
-    chosen = table.select(*keys, *results, WEIGHT)
+    chosen = table.select(*by, *results, WEIGHT)
     if any(call.function in _COMPUTED for _, call in plan.calls):
         return chosen
-    same = {physical(each): names[each] for each in plan.by}
-    return still_fed(chosen, table, same | {name: name for name in (*asked, WEIGHT)})
+    return still_fed(chosen, table)
 
 
 def _asked(call: Call, column: str | None) -> Asked:
@@ -72,19 +69,17 @@ def _asked(call: Call, column: str | None) -> Asked:
     return simple[call.function](column)
 
 
-def _prepared(
-    frame: DataFrame, plan: Aggregate, names: Mapping[Col, str]
-) -> tuple[DataFrame, dict[Col, str | None]]:
+def _prepared(frame: DataFrame, plan: Aggregate) -> tuple[DataFrame, dict[Col, str | None]]:
     """With what is computed first, and the column that each call reads then."""
     more: dict[str, Column] = {}
     read: dict[Col, str | None] = {}
     for column, call in plan.calls:
-        read[column] = None if call.column is None else names[call.column]
+        read[column] = None if call.column is None else physical(call.column)
         if call.column is None:
             continue
-        value, own = names[call.column], f"{physical(column)}__value"
+        value, own = physical(call.column), f"{physical(column)}__value"
         if call.function in _ARRAYS:
-            parts = [f"`{names[each.column]}` as o{n}" for n, each in enumerate(call.order)]
+            parts = [f"`{physical(each.column)}` as o{n}" for n, each in enumerate(call.order)]
             parts.append(f"`{value}` as v")
             more[own] = expr(f"case when `{value}` is not null then struct({', '.join(parts)}) end")
             read[column] = own
@@ -94,12 +89,12 @@ def _prepared(
     return frame.withColumns(more) if more else frame, read
 
 
-def _as_spark(frame: DataFrame, name: str, call: Call, names: Mapping[Col, str]) -> Column:
+def _as_spark(frame: DataFrame, name: str, call: Call) -> Column:
     if call.function in _ARRAYS:
         return expr(_array(name, call))
     if call.function in _SPARK_NAMES and call.column is not None:
         function = _SPARK_NAMES[call.function]
-        answer = frame.select(expr(f"{function}(`{names[call.column]}`)").alias("c")).schema["c"]
+        answer = frame.select(expr(f"{function}(`{physical(call.column)}`)").alias("c")).schema["c"]
         return col(name).cast(answer.dataType)
     return col(name)
 

@@ -15,7 +15,7 @@ from penstock.streams.algebra.rows.selection import Choice
 from penstock.streams.spark.feeds import still_fed, without_weight
 from penstock.streams.spark.joins import table_join
 from penstock.streams.spark.operators import ANY_TIME, run, schema_of
-from penstock.streams.spark.origin import origin_of, quoted
+from penstock.streams.spark.origin import quoted
 from penstock.streams.spark.place import QueryPlace
 from penstock.streams.spark.sql.aggregation import aggregated, with_windows
 from penstock.streams.spark.sql.conditions import simple, simple_column
@@ -120,16 +120,7 @@ class Lowering:
         return still_fed(joined.select(*map(physical, plan.columns), *own_weight(joined)), joined)
 
     def _aggregate(self, plan: Aggregate) -> DataFrame:
-        rows = plan.input
-        if isinstance(rows, Project) and all(value == col.ref() for col, value in rows.outputs):
-            rows = rows.input
-        if isinstance(rows, Scan) and (plan.by or plan.span):
-            frame = self._frames[rows.table]
-            if origin_of(frame).source is not None:
-                # A source from which nothing is derived packs its rows itself.
-                return aggregated(frame, plan, dict(zip(rows.columns, rows.names, strict=True)))
-        frame = self.frame(plan.input, timed=plan.span is not None)
-        return aggregated(frame, plan, {each: physical(each) for each in plan.input.columns})
+        return aggregated(self.frame(plan.input, timed=plan.span is not None), plan)
 
     def _side(self, plan: Plan) -> DataFrame:
         frame = self.frame(plan)
