@@ -5,7 +5,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.errors import CorruptBatch
 from penstock.log.storage.journal import REPEAT_AFTER_BYTES, Journal
 
 from .conftest import HeldExecutor
@@ -70,16 +69,3 @@ def test_it_stays_small_however_often_a_fact_changes(tmp_path: Path, syncs: Exec
     assert dict(again.items()) == facts
     assert again.get(b"old") == b"stays"
     assert again.get(b"k9") == b"03999" * 200
-
-
-def test_a_damaged_journal_is_not_read_over(tmp_path: Path, syncs: Executor) -> None:
-    journal = Journal(tmp_path, syncs)
-    for n in range(3):
-        put(journal, {b"%d" % n: b"fact"})
-    journal.close()
-    (segment,) = tmp_path.glob("*.log")
-    content = bytearray(segment.read_bytes())
-    content[len(content) // 2] ^= 1
-    segment.write_bytes(content)
-    with pytest.raises(CorruptBatch, match="damaged at byte"):
-        Journal(tmp_path, syncs)

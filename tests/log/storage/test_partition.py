@@ -14,10 +14,11 @@ from penstock.errors import (
 )
 from penstock.events.batch import decode
 from penstock.log.policy import TopicPolicy
-from penstock.log.storage.partition import WARM_INDEXES, Partition
+from penstock.log.storage.partition import Partition
 from penstock.log.storage.published import read_durable_offset
 from penstock.log.storage.segment import Segment
 from penstock.log.storage.times import Timed, first_at, latest
+from penstock.log.storage.warm import WARM_INDEXES
 
 from .conftest import HeldExecutor, append, batch, read
 

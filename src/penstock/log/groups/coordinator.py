@@ -54,21 +54,35 @@ class Coordinator:
         self._post = post
         self._groups: dict[str, Group] = {}
         self.offsets = Offsets()
+        self.unreadable = 0
+        """Facts in the journal that were none of a group, and have been set aside."""
         self._load()
         self._sweep_later()
 
     def _load(self) -> None:
-        for key, fact in self._journal.items():
-            name, place = read_key(key)
-            if place is not None:
-                self.offsets.set(name, {place: read_offset(fact)})
-            else:
-                read_group(fact, self._add(name))
+        for key, fact in list(self._journal.items()):
+            try:
+                self._read(key, fact)
+            except (ValueError, KeyError, TypeError, AttributeError) as broken:
+                # One group's trouble is not that of the others.
+                self._journal.set_aside(key, repr(broken))
+                self.unreadable += 1
         for name in self.offsets.groups():
             if name not in self._groups:
                 self._add(name)
         for group in self._groups.values():
             group.resume()
+
+    def _read(self, key: bytes, fact: bytes) -> None:
+        name, place = read_key(key)
+        if place is not None:
+            self.offsets.set(name, {place: read_offset(fact)})
+            return
+        try:
+            read_group(fact, self._add(name))
+        except BaseException:
+            del self._groups[name]  # half of it may be filled in
+            raise
 
     def _add(self, name: str) -> Group:
         group = self._groups[name] = Group(

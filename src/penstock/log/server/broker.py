@@ -67,8 +67,12 @@ class Broker:
             settings=settings.groups,
         )
         self.groups.keep_topics(engine.topics.names())
-        self.counts: Counter[str] = Counter()
-        """What was refused, by reason; nothing is dropped without a count."""
+        damage = {
+            "groups: damaged places in the journal": len(engine.journal.damage),
+            "groups: unreadable facts in the journal": self.groups.unreadable,
+        }
+        self.counts: Counter[str] = +Counter(damage)
+        """What was refused or lost, by reason; nothing is dropped without a count."""
 
     @property
     def topics(self) -> Topics:

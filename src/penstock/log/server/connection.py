@@ -201,7 +201,7 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._answer(place, [answer])
 
-        Production(self._broker, frame, version, correlation_id, send)
+        Production(self._broker, frame, version, correlation_id, send, self._fail)
 
     def _answer_own(self, frame: memoryview, correlation_id: int) -> None:
         question, data = extension.read_request(frame)
@@ -248,14 +248,17 @@ class Connection(asyncio.BufferedProtocol):
             self._waits.discard(future)
             if future.cancelled():
                 return
-            error = future.exception()
-            if error is not None:
-                log.error("a request failed", exc_info=error)
-                self.refuse("internal error")
-            else:
+            try:
                 self._answer(place, parts(future.result()))
+            except Exception as error:
+                self._fail(error)
 
         wait.add_done_callback(done)
+
+    def _fail(self, error: Exception) -> None:
+        """Hangs up, as a place in the line that is never filled would hold up all answers."""
+        log.error("a request of %s failed", self._peer, exc_info=error)
+        self.refuse("internal error")
 
     def _answer(self, place: Place, parts: list[Part]) -> None:
         place.parts = parts

@@ -2,12 +2,16 @@
 
 Appending writes; acknowledging waits for the sync. One `fdatasync` covers every append before it
 (group commit), and only what is synced can be read: `end_offset` is the durable end.
+
+A write or a sync may take seconds, and nobody but other writers waits for it: `_writing` is held
+across a write, `_settling` across what is derived or deleted, and `_lock`, which readers and those
+who wait for a sync take, only while numbers change. They are taken in the order settling, writing,
+lock.
 """
 
 import logging
 import threading
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Executor
 from operator import attrgetter
@@ -15,7 +19,7 @@ from pathlib import Path
 
 from penstock.clock import now_ms
 from penstock.errors import CorruptBatch, OffsetOutOfRange, StorageFailed
-from penstock.events.batch import HEADER_BYTES, BatchHeader, Buffer, stamp, with_append_time
+from penstock.events.batch import BatchHeader
 from penstock.log.policy import TopicPolicy
 from penstock.log.storage.append_times import AppendTimes
 from penstock.log.storage.claims import Claim, admit, check_not_a_writer
@@ -24,10 +28,11 @@ from penstock.log.storage.keys import KeyIndex
 from penstock.log.storage.producers import Appended, Producers, Written
 from penstock.log.storage.published import Published
 from penstock.log.storage.recovery import PRODUCERS_FILE, open_segments
-from penstock.log.storage.segment import LEADER_EPOCH, Segment, Slice
+from penstock.log.storage.segment import Segment, Slice
+from penstock.log.storage.stamping import stamped
+from penstock.log.storage.warm import WarmIndexes
 
 Done = Callable[[Exception | None], None]
-WARM_INDEXES = 8
 log = logging.getLogger(__name__)
 _base = attrgetter("base_offset")
 
@@ -44,6 +49,7 @@ class Partition:
         self._folder = None if in_memory else folder
         self._syncs = syncs
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
         self._waiting: list[tuple[int, Done]] = []
         self._watchers: list[Callable[[], None]] = []
         self._syncing = False
@@ -51,8 +57,7 @@ class Partition:
         self._settling = threading.Lock()
         self._has_new_file = True
         self._abandoned = False
-        self._warm: OrderedDict[int, Segment] = OrderedDict()
-        self._warming = threading.Lock()
+        self._warm = WarmIndexes()
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         self._published = Published(folder, in_memory=in_memory)
@@ -99,19 +104,17 @@ class Partition:
             headers = claim.put_on(data, headers)
             if claim.needs_keys:
                 self._follow_keys()  # most of it now, while others can append
-        with self._lock:
-            if self.failure:
-                raise self.failure
-            known = self._known(headers[0], claim)
+        with self._writing:
+            with self._lock:
+                if self.failure:
+                    raise self.failure
+                known = self._known(headers[0], claim)
             if known:
                 return known.again
             if claim is not None:
                 self._check_version(claim)
-            now = now_ms()
             try:
-                if self._is_full(len(data), now):
-                    self._roll(now)
-                return self._write(data, headers, now)
+                return self._write(data, headers, now_ms())
             except OSError as error:
                 raise storage_error(error, f"appending to {self.topic}/{self.index}") from error
 
@@ -138,32 +141,36 @@ class Partition:
 
     def _write(self, data: memoryview, headers: list[BatchHeader], now: int) -> Appended:
         append_time = now if self.policy.message_timestamp_type == "LogAppendTime" else -1
-        segment, at, offset = self._active, 0, self.next_offset
-        pieces: list[Buffer] = []
-        for header in headers:
-            pieces.append(stamp(offset, header.length, LEADER_EPOCH))
-            if append_time < 0:
-                pieces.append(data[at + 16 : at + header.size])
-            else:
-                pieces.append(with_append_time(data, header, at, append_time))
-                pieces.append(data[at + HEADER_BYTES : at + header.size])
-            offset += header.last_offset_delta + 1
-            at += header.size
-        position = segment.size
-        segment.write(pieces)
-        self.append_times.note(self.next_offset, now)
-        base = offset = self.next_offset
+        with self._lock:
+            self._check_kept()
+            if self._is_full(len(data), now):
+                self._roll(now)
+        segment, base = self._active, self.next_offset
+        position, end = segment.size, segment.write(stamped(data, headers, base, append_time))
+        offset = base
         for header in headers:
             stored = header if append_time < 0 else header._replace(max_timestamp=append_time)
             segment.index.note(stored, offset, position)
-            if header.producer_id >= 0:
-                self._producers.note(header, offset, append_time, now)
             position += header.size
             offset += header.last_offset_delta + 1
-        segment.next_offset = self.next_offset = offset
-        if self.policy.durability != "fsync":
-            self._advance(offset, segment, segment.size)
+        with self._lock:
+            self._check_kept()
+            self.append_times.note(base, now)
+            at = base
+            for header in headers:
+                if header.producer_id >= 0:
+                    self._producers.note(header, at, append_time, now)
+                at += header.last_offset_delta + 1
+            segment.size, segment.next_offset = end, offset
+            self.next_offset = offset
+            if self.policy.durability != "fsync":
+                self._advance(offset, segment, end)
         return Appended(base, offset, append_time)
+
+    def _check_kept(self) -> None:
+        """Before anything is done to the folder: a new topic of the name may have it already."""
+        if self._abandoned and self.failure:
+            raise self.failure
 
     def _is_full(self, size: int, now: int) -> bool:
         active, policy = self._active, self.policy
@@ -318,16 +325,8 @@ class Partition:
         if offset < segment.base_offset:
             self.check_offset(offset)  # which raises: it was forgotten a moment ago
         if segment is not self._active:
-            self._keep_warm(segment)
+            self._warm.keep(segment)
         return segment
-
-    def _keep_warm(self, segment: Segment) -> None:
-        """Bounds the memory that indexes of closed segments take while somebody reads them all."""
-        with self._warming:
-            self._warm[segment.base_offset] = segment
-            self._warm.move_to_end(segment.base_offset)
-            if len(self._warm) > WARM_INDEXES:
-                self._warm.popitem(last=False)[1].drop_index()
 
     # The start
 
@@ -336,29 +335,29 @@ class Partition:
 
         Returns how many segments went. Readers that hold one keep reading it.
         """
-        with self._settling, self._lock:
-            offset = min(offset, self.end_offset)
-            if offset <= self.start_offset or self._abandoned:
-                return 0
+        with self._settling:
+            with self._lock:
+                offset = min(offset, self.end_offset)
+                if offset <= self.start_offset or self._abandoned:
+                    return 0
             try:
                 self._published.begin(offset)
             except OSError as error:
                 raise storage_error(error, f"trimming {self.topic}/{self.index}") from error
-            self.start_offset = offset
-            gone = [s for s in self.segments[:-1] if s.next_offset <= offset]
-            self.segments = self.segments[len(gone) :]
+            with self._lock:
+                self.start_offset = offset
+                gone = [s for s in self.segments[:-1] if s.next_offset <= offset]
+                self.segments = self.segments[len(gone) :]
+                if gone:
+                    self.append_times.forget_before(offset)
             for segment in gone:
                 segment.remove()
-            if gone:
-                self.append_times.forget_before(offset)
-        with self._warming:
-            for segment in gone:
-                self._warm.pop(segment.base_offset, None)
+        self._warm.forget(gone)
         return len(gone)
 
     def roll(self) -> None:
         """Closes the active segment, if all in it is durable, so that it can be forgotten."""
-        with self._lock:
+        with self._writing, self._lock:
             if self._active.size and self.end_offset == self.next_offset and not self.failure:
                 self._roll(now_ms())
                 self._durable = (self._active, 0)
@@ -380,7 +379,7 @@ class Partition:
 
     def close(self) -> None:
         """Syncs and writes the indexes, so that the next opening need not look at the batches."""
-        with self._settling, self._lock:
+        with self._settling, self._writing, self._lock:
             if self._folder is None or self.failure or self.next_offset == self._closed_at:
                 return
             try:

@@ -111,8 +111,12 @@ class Segment:
         if self.index_path is not None:
             self.index.save(self.index_path, self.base_offset, self.next_offset, self.size)
 
-    def write(self, pieces: Sequence[Buffer]) -> None:
-        """Writes at the end, all or nothing: what a full disk took in part is cut off again."""
+    def write(self, pieces: Sequence[Buffer]) -> int:
+        """Writes at the end, all or nothing: what a full disk took in part is cut off again.
+
+        Returns where the file ends now. `size` says so when the writer sets it, together with the
+        offsets: until then, nobody else looks at these bytes.
+        """
         position = self.size
         try:
             for first in range(0, len(pieces), IOV_MAX):
@@ -120,7 +124,7 @@ class Segment:
         except OSError:
             os.ftruncate(self.file.fd, self.size)
             raise
-        self.size = position
+        return position
 
     def _write_some(self, pieces: Sequence[Buffer], position: int) -> int:
         wanted = sum(map(len, pieces))

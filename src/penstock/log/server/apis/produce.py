@@ -51,12 +51,15 @@ class Production:
         version: int,
         correlation_id: int,
         send: Callable[[bytes | None], None],
+        fail: Callable[[Exception], None],
     ) -> None:
-        """`send` gets the answer, on the loop's thread; None when an unacknowledged one failed."""
+        """`send` gets the answer, on the loop's thread; None when an unacknowledged one failed.
+        `fail` hears why there is no answer."""
         self._broker = broker
         self._version = version
         self._correlation_id = correlation_id
         self._send = send
+        self._fail = fail
         self._topics: list[tuple[bytes, list[Outcome]]] = []
         self._waiting = 1  # this constructor, so that no answer goes before all is read
         self._flexible = version >= FLEXIBLE_FROM
@@ -119,11 +122,16 @@ class Production:
         self._waiting -= 1
         if self._waiting:
             return
+        try:
+            self._send(self._content())
+        except Exception as error:  # after a sync, nobody else would hear of it
+            self._fail(error)
+
+    def _content(self) -> bytes | None:
         if self._acks != 0:
-            self._send(self._answer())
-        else:
-            failed = any(o.error for _, outcomes in self._topics for o in outcomes)
-            self._send(None if failed else b"")
+            return self._answer()
+        failed = any(o.error for _, outcomes in self._topics for o in outcomes)
+        return None if failed else b""
 
     def _answer(self) -> bytes:
         version, out = self._version, Writer(self._correlation_id, flexible=self._flexible)
