@@ -13,7 +13,8 @@ setup: .venv/installed ## .venv with the package and everything its development 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv || { tests/peers/debian.sh python3-venv && $(PYTHON) -m venv .venv; }
 	$(BIN)/python -m pip install -q -c constraints.txt uv
-	$(BIN)/uv pip install -q --python $(BIN)/python -c constraints.txt -e '.[dev]'
+	$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m penstock.streams.spark.warm_up
 	@touch $@
 
@@ -45,6 +46,7 @@ bench: setup peers ## beside Apache Kafka, native Spark and Flink, into bench/re
 	$(BIN)/penstock bench spark
 	$(BIN)/penstock bench windows
 	$(BIN)/penstock bench views
+	$(BIN)/penstock bench apps
 
 pins: setup ## constraints.txt anew, with the newest versions
 	$(BIN)/uv pip compile -q --universal --upgrade --no-annotate --no-header \

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -79,6 +80,15 @@ def spark() -> Iterator["SparkSession"]:
     session = open_session("tests", master="local[2]", settings={"spark.driver.memory": "1g"})
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_arenas_left() -> Iterator[None]:
+    """State that a test has used stays mapped in its process; hundreds would take all the file
+    descriptors that `select` can wait for."""
+    yield
+    if state := sys.modules.get("penstock.streams.state.bucket"):
+        state.unmap("/")
 
 
 @pytest.fixture

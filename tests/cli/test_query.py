@@ -183,9 +183,6 @@ def test_many_rows_on_a_terminal(shop: Shop) -> None:
 
 
 def test_rebuild_says_what_to_do(shop: Shop, ask: Ask) -> None:
-    running = ask("rebuild", "revenue")
-    assert (running.exit_code, "runs, as process" in running.stderr) == (1, True)
-    assert "--rebuild revenue" in running.stderr
     shop.tell(stopped=True)
     unknown = ask("rebuild", "revenue")
     assert "hint: name it: --file app.py" in unknown.stderr

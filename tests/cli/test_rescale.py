@@ -19,7 +19,7 @@ def test_the_state_is_spread(tmp_path: Path) -> None:
         0,
         "totals: 100 rows moved from 2 buckets to 5\n",
     )
-    assert (folder.facts() or {})["buckets"] == 5
+    assert folder.buckets == 5
 
 
 def test_not_while_the_app_runs(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_not_while_the_app_runs(tmp_path: Path) -> None:
         refused = rescale(tmp_path, "totals", "5")
     assert refused.exit_code == 1
     assert "app 'shop' is running already, as process " in refused.stderr
-    assert (folder.facts() or {})["buckets"] == 2
+    assert folder.buckets == 2
 
 
 def test_numbers_that_cannot_be(tmp_path: Path) -> None:

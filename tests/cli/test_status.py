@@ -130,3 +130,26 @@ def test_watching_shows_what_changes_until_ctrl_c(tmp_path: Path) -> None:
         assert max(map(len, command.plain.splitlines())) <= 80
         assert command.interrupt() == 0
         assert "Traceback" not in command.text
+
+
+def test_how_far_nodes_are_that_are_being_built(tmp_path: Path) -> None:
+    facts = {"state": "building", "built": 450, "to_build": 1_000, "query": "@beside-1"}
+    nodes = [a_node(name="paid"), a_node(name="sizes", **facts), a_node(**facts)]
+    told(tmp_path, an_app(*nodes))
+    shown = status(tmp_path)
+    assert shown.exit_code == 0
+    lines = shown.stdout.splitlines()
+    assert [line.split()[1:3] for line in lines[4:6]] == [["building", "45%"]] * 2
+    assert lines[-2:] == ["", "building sizes, totals: 450 of 1000 rows"]
+    told(tmp_path, an_app(*nodes, stopped=True))
+    assert "building" not in status(tmp_path).stdout
+
+
+def test_a_bar_on_a_terminal(tmp_path: Path) -> None:
+    told(tmp_path, an_app(a_node(state="building", built=450, to_build=1_000)))
+    with OnTerminal("status", "--data", str(tmp_path)) as command:
+        assert command.wait() == 0
+        line = next(each for each in command.plain.splitlines() if each.startswith("building"))
+    assert line.split()[:2] == ["building", "totals"]
+    assert "━" in line
+    assert line.rstrip().endswith("450 of 1,000 rows")

@@ -95,8 +95,10 @@ class Shop:
     def stop(self) -> int:
         return self.process.stop(within=60)
 
-    def checkpoint(self, node: str) -> Path:
-        return app_folder(self._data, "shop") / node / "1" / "checkpoint"
+    def kept(self, what: str) -> Path:
+        """Where the query that all nodes run in keeps its offsets, commits or state."""
+        home = app_folder(self._data, "shop")
+        return home / "@state" if what == "state" else home / "@queries" / "main" / what
 
     def await_end(self, within: float) -> None:
         """Until every node has read all that its input holds; the app must be running."""

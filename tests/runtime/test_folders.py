@@ -5,14 +5,19 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import ForeignCheckpoint, NodeChanged
-from penstock.runtime.folders import NodeFolder, app_folder, apps_in
+from penstock.runtime.folders import (
+    NodeFolder,
+    app_folder,
+    apps_in,
+    begin_generations,
+    finish_generations,
+)
 from penstock.streams.algebra.changes import TIME_TYPE
 from penstock.streams.algebra.joins.lookup import LookupKernel
 from penstock.streams.algebra.joins.temporal import TemporalKernel
 from penstock.streams.spark.place import QueryPlace
 
 FACTS = {
-    "buckets": 4,
     "sources": {"orders": "orders"},
     "operators": {"0-aggregate": {"by": ["customer"], "state": {"total": "double"}}},
     "key": ["customer"],
@@ -66,7 +71,7 @@ def test_a_table_that_is_broadcast_from_now_on_is_refused(folder: NodeFolder, ke
         times["table_time"] = "since"
 
     def facts(*, broadcast: bool) -> dict[str, object]:
-        place = QueryPlace(folder.checkpoint, 4, one_host=True)
+        place = QueryPlace("", 4, one_host=True)
         place.add_operator(kernel([("id", "id")], rows, table, **times, broadcast=broadcast))
         return FACTS | {"operators": place.operators}
 
@@ -76,12 +81,11 @@ def test_a_table_that_is_broadcast_from_now_on_is_refused(folder: NodeFolder, ke
         folder.settle(facts(broadcast=True))
 
 
-def test_a_checkpoint_of_somebody_else_is_refused(folder: NodeFolder) -> None:
-    foreign = Path(folder.checkpoint)
-    foreign.mkdir(parents=True)
-    (foreign / "metadata").touch()
-    with pytest.raises(ForeignCheckpoint, match="not of a node of this app"):
+def test_a_checkpoint_of_a_version_before_is_refused(folder: NodeFolder) -> None:
+    (folder.home / "checkpoint").mkdir(parents=True)
+    with pytest.raises(ForeignCheckpoint, match="ran every node by itself") as refused:
         folder.settle(FACTS)
+    assert "--reset totals" in refused.value.hint
     assert folder.facts() is None
 
 
@@ -95,7 +99,7 @@ def test_generations_lie_side_by_side(folder: NodeFolder) -> None:
     folder.settle(FACTS)
     assert (folder.generation, folder.versioned("totals")) == (1, "totals")
     first = folder.home
-    folder.advance()
+    folder.begin(folder.generation + 1)
     assert (folder.generation, folder.versioned("totals")) == (2, "totals-v2")
     assert folder.facts() is None
     folder.settle(FACTS | {"key": []})
@@ -104,10 +108,11 @@ def test_generations_lie_side_by_side(folder: NodeFolder) -> None:
     assert first.is_dir()
 
 
-def test_rescaling_is_written_down(folder: NodeFolder) -> None:
+def test_what_may_change_is_noted(folder: NodeFolder) -> None:
     folder.settle(FACTS)
-    folder.rescaled(16)
-    assert folder.facts() == {"app": "shop", "node": "totals", **FACTS, "buckets": 16}
+    folder.note(query="main", states={"0-aggregate": "1f-aggregate"})
+    assert (folder.query.name, folder.operators) == ("main", {"0-aggregate": "1f-aggregate"})
+    folder.settle(FACTS)
 
 
 def test_apps_of_a_folder(tmp_path: Path, folder: NodeFolder) -> None:
@@ -118,16 +123,37 @@ def test_apps_of_a_folder(tmp_path: Path, folder: NodeFolder) -> None:
     assert apps_in(tmp_path) == ["bank", "shop"]
 
 
-def test_a_first_batch_that_never_began_is_forgotten(folder: NodeFolder) -> None:
-    offsets = Path(folder.checkpoint) / "offsets"
-    folder.sweep()
-    offsets.mkdir(parents=True)
-    (offsets / ".0.75488e5d.tmp").touch()
+def test_generations_begin_together_after_a_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two nodes of which one reads the other, none goes on with what the other is no more."""
+    home = app_folder(tmp_path, "shop")
+    home.mkdir(parents=True)
+    totals, sizes = (NodeFolder("shop", name, home / name) for name in ("totals", "sizes"))
+    begin = NodeFolder.begin
 
-    folder.sweep()
-    assert list(offsets.iterdir()) == []
+    def killed(folder: NodeFolder, generation: int) -> None:
+        if folder.node == "sizes":
+            raise KeyboardInterrupt
+        begin(folder, generation)
 
-    (offsets / "0").touch()
-    (offsets / ".1.75488e5d.tmp").touch()
-    folder.sweep()
-    assert len(list(offsets.iterdir())) == 2
+    with monkeypatch.context() as patched:
+        patched.setattr(NodeFolder, "begin", killed)
+        with pytest.raises(KeyboardInterrupt):
+            begin_generations(home, "shop", {"totals": 2, "sizes": 5})
+    assert (totals.generation, sizes.generation) == (2, 1)
+    finish_generations(home, "shop")
+    assert (totals.generation, sizes.generation) == (2, 5)
+    totals.begin(3)
+    finish_generations(home, "shop")
+    assert totals.generation == 3, "it was done"
+
+
+def test_what_would_be_refused_is_told_without_a_change(folder: NodeFolder) -> None:
+    folder.settle(FACTS)
+    assert folder.changes(FACTS | {"key": ["id"]}) == ['key was ["customer"] and is ["id"]']
+    assert folder.changes(FACTS) == []
+    assert not folder.is_whole
+    folder.note(whole=True)
+    assert folder.is_whole
+    folder.settle(FACTS)

@@ -1,6 +1,6 @@
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ from pyspark import cloudpickle
 
 from penstock.errors import AppError, InvalidInput, PenstockError, UnknownName
 from penstock.runtime.app import App
-from penstock.runtime.loading import load_app, users_errors
+from penstock.runtime.loading import load_again, load_app, users_errors
 
 Write = Callable[..., Path]
 
@@ -158,3 +158,47 @@ def test_errors_of_penstock_alone_pass() -> None:
     with pytest.raises(AppError) as failed:
         exec(code, {"users_errors": users_errors, "given": given})
     assert failed.value is given
+
+
+APP = "import penstock as ps\nimport rates\napp = ps.App('shop')\napp.answer = rates.answer\n"
+RATES = "def answer():\n    return {}\n"
+
+
+@pytest.fixture
+def rates(write: Write) -> Iterator[Write]:
+    yield lambda number: write(RATES.format(number), "rates.py")
+    sys.modules.pop("rates", None)
+
+
+def test_a_file_is_loaded_again_with_the_modules_beside_it(
+    write: Write, rates: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    rates(1)
+    file = write(APP)
+    before: Any = vars(load_app(file))["answer"]
+    path, beside = list(sys.path), os.environ["PYTHONPATH"]
+    # In the same second, and as long as before: bytecode would be taken for that of this text.
+    rates(2)
+    after: Any = vars(load_again(file, "shop"))["answer"]
+    assert (before(), after()) == (1, 2)
+    assert (sys.path, os.environ["PYTHONPATH"]) == (path, beside)
+    # Workers have imported the old one, and would take it for the new one.
+    packed: list[bytes] = [cloudpickle.dumps(each) for each in (before, after)]  # type: ignore[no-untyped-call]
+    del sys.modules["rates"]
+    rates(3)
+    assert [cloudpickle.loads(each)() for each in packed] == [1, 2]
+
+
+@pytest.mark.parametrize("text", ["import rates\n1 / 0\n", "import rates\nimport nothing_at_all\n"])
+def test_what_cannot_be_loaded_again_changes_nothing(write: Write, rates: Write, text: str) -> None:
+    rates(1)
+    file = write(APP)
+    app = load_app(file)
+    before = {name: sys.modules[name] for name in ("rates", "penstock_app_app")}
+    write(text)
+    rates(2)
+    with pytest.raises(AppError, match="cannot be run"):
+        load_again(file, "shop")
+    assert {name: sys.modules[name] for name in before} == before
+    assert vars(app)["answer"]() == 1

@@ -28,7 +28,7 @@ class Shop(Scene):
     def __init__(self, log: Log, data: Path) -> None:
         super().__init__(log, data)
         self.node = a_folder(data, "revenue", orders="orders")
-        self.batches = self.node  # type: ignore[assignment]
+        self.batches = self.node
         self.views = Views(data, "shop")
         log.create("orders", partitions=1)
         self.tell()

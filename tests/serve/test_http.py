@@ -223,6 +223,19 @@ def test_changes_as_they_come(client: Client) -> None:
     assert first != second
 
 
+def test_one_who_follows_no_more_leaves_nothing_open(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[Subscription] = []
+    monkeypatch.setattr(Subscription, "close", lambda each: closed.append(each))
+    with client.changes() as events:
+        client.scene.commit(1, {"C00": {"total": 9.0, "orders": 1}})
+        client.scene.project(versions_ms=60_000)
+        assert events.next()[1] == "upsert"
+        assert not closed
+    wait_until(lambda: len(closed) == 1, within=30, what="the subscription to end")
+
+
 def test_a_change_to_nan_is_json(client: Client) -> None:
     with client.changes() as events:
         client.scene.commit(1, {"C00": {"total": "NaN", "orders": 1}})

@@ -217,6 +217,7 @@ def test_readers_beside_the_writer(scene: Scene) -> None:
         projector.start()
         for batch in range(1, 40):
             scene.commit(batch, {f"C{n}": {"total": float(batch)} for n in range(30)})
+            projector.wake()
     stop.set()
     for reader in readers:
         reader.join()
@@ -314,16 +315,16 @@ def test_the_fold_of_any_topic(
 
 
 def test_a_log_at_an_address(tmp_path: Path) -> None:
-    """Where nobody tells of batches, what is there is applied."""
+    """Where records do not tell of batches, the commits of the query do."""
     with LogServerProcess(tmp_path / "log") as server, Log.connect(server.address) as log:
         scene = Scene(log, tmp_path)
         source = {"log": server.address, "versions_ms": 60_000}
         for number in range(3):
-            scene.publish(number, {"NL": {"orders": number}, "NO": NL})
+            scene.commit(number, {"NL": {"orders": number}, "NO": NL})
             with scene.projector(**source) as projector:
-                while not projector.step():  # the end is told a moment later
-                    pass
                 projector.catch_up()
+        scene.publish(3, {"NO": {"orders": 7}})  # and is not committed
+        scene.project(**source)
         assert scene.rows("select country, orders from revenue order by 1") == [
             ("NL", 2),
             ("NO", 1),

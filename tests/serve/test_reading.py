@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from penstock import clock
+from penstock import Log, clock
 from penstock.errors import InvalidInput, StorageFailed
 from penstock.serve import reading
 from penstock.serve.columns import Column, Form, asked_value, json_value
 from penstock.serve.reading import Filter, is_kept, opened
-from tests.serve.scene import Scene
+from tests.serve.scene import Scene, Several
 
 
 def test_a_reader_sees_one_moment_though_the_view_is_built_anew(scene: Scene) -> None:
@@ -27,6 +27,25 @@ def test_a_reader_sees_one_moment_though_the_view_is_built_anew(scene: Scene) ->
         assert list(reader.scan(kept)) == [("NL", None, 1)]
         assert list(reader.select("select country from revenue")[1]) == [("NL",)]
     assert scene.rows("select country from revenue") == [("NO",)]
+
+
+def test_a_query_over_several_views_reads_one_moment(tmp_path: Path) -> None:
+    """Also one that begins before the views move on, and ends after that."""
+    both = "select (select orders from a), orders from b union all select orders, 7 from a"
+    with Log.open(tmp_path) as log:
+        several = Several(log, tmp_path, "a b")
+        several.commit(0, {view: {"NL": {"orders": 0}} for view in "ab"})
+        several.project()
+        with opened(several.path) as reader:
+            rows = reader.select(both)[1]
+            assert next(rows) == (0, 0)
+            several.commit(1, {view: {"NL": {"orders": 1}} for view in "ab"})
+            several.project()
+            assert list(rows) == [(0, 7)]
+            assert list(reader.select(both)[1]) == [(0, 0), (0, 7)]
+            assert {kept.batch for kept in reader.views()} == {0}
+        with opened(several.path) as reader:
+            assert list(reader.select(both)[1]) == [(1, 1), (1, 7)]
 
 
 def test_the_past_is_not_pruned_under_a_reader(scene: Scene) -> None:

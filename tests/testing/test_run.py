@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 import penstock as ps
 from penstock import App
 from penstock.errors import InvalidInput, NodeFailed, UnknownName
-from penstock.runtime.status import InputStatus
+from penstock.runtime.status import InputStatus, NodeStatus
 from penstock.testing.run import Run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -104,8 +104,7 @@ def test_rows_in_and_out(spark: SparkSession) -> None:
 )
 def test_rows_that_are_not_accounted_for(told: InputStatus, fault: str) -> None:
     class Watch:
-        name = "counts"
-        status = type("Status", (), {"inputs": [told]})
+        statuses = (NodeStatus("counts", inputs=[told]),)
 
     with pytest.raises(AssertionError, match=fault):
         Run(shop())._check_conservation(Watch())  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ from penstock.bench.steps import Steps
 from penstock.clock import instant_text, now_ms
 from penstock.log import Log
 from penstock.streams.spark.session import open_session
-from penstock.streams.spark.source import Penstock
+from penstock.streams.spark.source import register
 from penstock.testing import KafkaProcess
 from penstock.testing.spark_kafka import spark_kafka_jars
 
@@ -124,7 +124,7 @@ def measure(repeats: int, amount: Amount) -> Figures:
 @contextmanager
 def _session(settings: dict[str, str]) -> Iterator[pyspark.sql.SparkSession]:
     session = open_session("penstock bench", settings=settings)
-    session.dataSource.register(Penstock)
+    register(session)
     try:
         yield session
     finally:

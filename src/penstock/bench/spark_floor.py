@@ -29,15 +29,18 @@ class Floor:
         self._at = clock.now_ms()
 
     def median_ms(self, kind: str, batches: int) -> float:
-        """Of so many batches, each from its trigger to its end; those of no rows do not count."""
+        """Of so many batches, each from its plan to its commit; those of no rows do not count."""
+        found = []
         with installed(self._apps[kind]) as installation:
-            query = installation.start(installation.nodes[0], once=False)
+            engine = installation.open_engine(installation.queries[0])
             for _ in range(_WARM + batches):
                 self._feed(installation.log, kind)
-                query.processAllAvailable()
-            found = [each for each in query.recentProgress if each["numInputRows"]]
-            query.stop()
-        return median(float(each["batchDuration"]) for each in found[-batches:])
+                engine.step()
+                found.append(engine.batch_ms)
+                while engine.step():
+                    pass
+            engine.close()
+        return float(median(found[-batches:]))
 
     def _feed(self, log: Log, topic: str) -> None:
         self._at += 1_000

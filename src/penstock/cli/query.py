@@ -55,9 +55,10 @@ def command(
 ) -> None:
     """Read the views of an app by SQL, in SQLite's dialect, whether the app runs or not.
 
-    A query sees each view as it is after one batch of its node, never half of one. Times are text
-    in UTC that sorts as it should, decimals are text, and arrays, maps and structs are JSON, which
-    json_extract and json_each look into.
+    A query reads all its views in one transaction, each as it is after one batch, never half of
+    one, and views of one group after the same batch. Times are text in UTC that sorts as it should,
+    decimals are text, and arrays, maps and structs are JSON, which json_extract and json_each look
+    into.
 
     \b
     Examples:

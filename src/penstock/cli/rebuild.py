@@ -1,34 +1,31 @@
-"""`penstock rebuild`: a view built anew beside the one there is."""
+"""`penstock rebuild`: nodes built anew beside the ones there are."""
 
-import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import click
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
-from penstock.cli.chosen import find_node, node_options
-from penstock.cli.display import plural, screen
-from penstock.cli.messages import show_messages
-from penstock.cli.run import SPARK_LOG, others_write_to
-from penstock.errors import AppError
+from penstock.cli.building import bars
+from penstock.cli.chosen import find_node, node_options, statuses
+from penstock.cli.display import plural
+from penstock.cli.interrupts import Interrupts
+from penstock.clock import sleep
+from penstock.errors import AppError, UnknownName
+from penstock.runtime.asking import Answer, Asking
 from penstock.runtime.folders import app_folder
-from penstock.runtime.status import AppStatus
+from penstock.runtime.query_folder import BESIDE
+from penstock.runtime.status import AppStatus, NodeStatus
 from penstock.runtime.views import Views
-from penstock.serve.reading import opened
+from penstock.serve.catalog import Kept
+from penstock.serve.reading import is_kept, opened
+
+_LOOK_EVERY = 0.25  # seconds
+_TRIES = 2  # a node that has failed so often may go on failing
 
 
 @click.command()
-@click.argument("view")
+@click.argument("nodes", metavar="NODE...", nargs=-1, required=True)
 @click.option(
     "--file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -38,50 +35,50 @@ from penstock.serve.reading import opened
 @click.option("--spark", metavar="MASTER", help="Where Spark runs, if not here.")
 @node_options
 def command(
-    view: str,
+    nodes: tuple[str, ...],
     file: Path | None,
     server: str | None,
     spark: str | None,
     app: str | None,
     data: Path,
 ) -> None:
-    """Build VIEW anew from the beginning of the log, and what is made of it too.
+    """Build each NODE anew from the beginning of the log, and what is made of it too.
 
-    The version there is can be read all the time, and the new one takes its place in one moment,
-    when it has seen all that there is. When this is cut short, `penstock run` goes on with it.
-    While the app runs, it has to be stopped first, or started anew: penstock run app.py --rebuild
-    VIEW serves the old version until the new one is whole.
+    The code counts that is in the app's file now. The version there is can be read all the time,
+    and the new one takes its place in one moment, when it has seen all that there is.
+
+    An app that runs is asked to do it: it loads its file anew and builds these nodes beside the
+    others, which go on. A node that the file has and the app has not is added. If the file cannot
+    be loaded, or more than these nodes has changed, all stays as it is. Ctrl-C ends the waiting,
+    and not the building. If the app does not run, it is run here to the present end of its inputs;
+    --server and --spark are for that.
 
     \b
     Examples:
       penstock rebuild revenue
-      penstock rebuild revenue --file app.py
+      penstock rebuild revenue customers --file app.py
     """
-    status, _ = find_node(data, app, view)
+    status = _app_of(nodes, data, app)
     if status.life() in ("running", "silent"):
-        raise AppError(
-            f"app {status.app!r} runs, as process {status.pid}, and works on what it has",
-            hint=f"stop it first; or stop it and let it do both: penstock run "
-            f"{status.file or 'app.py'} --rebuild {view}",
-        )
-    file = file or _known_file(status)
-    # Only now: these bring Spark's Python side with them.
-    from penstock.runtime.graph import downstream
-    from penstock.runtime.loading import load_app, users_errors
-    from penstock.runtime.running import run
+        if server or spark:
+            raise click.UsageError("--server and --spark are for an app that does not run.")
+        _ask(status, list(nodes), file, data)
+    else:
+        for name in nodes:
+            find_node(data, status.app, name)
+        _run(status, nodes, file or _known_file(status), data, server, spark)
 
-    made = load_app(file, status.app)
-    made.data = data
-    made.log = server or made.log
-    made.spark = spark or made.spark
-    below = downstream(made.nodes, view)
-    names = [node.name for node in made.ordered_nodes() if node.name in below | {view}]
-    log = app_folder(data, made.name) / SPARK_LOG
-    with _progress(names, log) as watcher, users_errors(f"{file} cannot be run"):
-        failing = run(made, once=True, rebuild=names, reset=(), file=file, watcher=watcher)
-    is_whole = _tell(Views(data, made.name), names)
-    if failing or not is_whole:
-        click.get_current_context().exit(1)
+
+def _app_of(nodes: Sequence[str], data: Path, app: str | None) -> AppStatus:
+    """That of the nodes; or the only one that runs, which may find them in its file."""
+    for name in nodes:
+        try:
+            return find_node(data, app, name)[0]
+        except UnknownName:
+            running = [each for each in statuses(data, app) if each.life() == "running"]
+            if name == nodes[-1] and len(running) != 1:
+                raise
+    return running[0]
 
 
 def _known_file(status: AppStatus) -> Path:
@@ -92,56 +89,152 @@ def _known_file(status: AppStatus) -> Path:
     )
 
 
-def _tell(views: Views, names: Sequence[str]) -> bool:
-    """Says which are shown now; false when one is not whole."""
-    newest = {node.name: node.generation for node in views.status().nodes}
-    is_whole = True
-    with opened(views.path) as reader:
-        for kept in reader.views():
-            if kept.name not in names:
-                continue
-            if kept.generation == newest[kept.name]:
-                [(rows,)] = reader.select(f"SELECT count(*) FROM {kept.table}")[1]
-                said = f"version {kept.generation} is shown, {plural(rows, 'row')}"
-                click.echo(f"{kept.name}: {said}")
-            else:
-                is_whole = False
-                click.echo(
-                    f"{kept.name}: version {kept.generation} is still shown, as "
-                    f"{newest[kept.name]} is not whole; penstock run goes on with it",
-                    err=True,
-                )
-    return is_whole
+# An app that runs
 
 
-@contextmanager
-def _progress(names: Sequence[str], log: Path) -> Iterator[Callable[[AppStatus], None]]:
-    """A bar for each node on a terminal, with the time it is going to take; lines elsewhere."""
+def _ask(status: AppStatus, nodes: list[str], file: Path | None, data: Path) -> None:
+    home = app_folder(data, status.app)
+    asking = Asking(home, nodes, str(file.absolute()) if file else "")
+    names = ", ".join(nodes)
+    if status.life() == "silent":
+        click.echo(f"app {status.app} has told nothing for a while; waiting for it", err=True)
+    answer: Answer | None = None
+    try:
+        with Interrupts():
+            while (answer := asking.answer()) is None:
+                _told(home, status, asked=nodes)
+                sleep(_LOOK_EVERY)
+            names = ", ".join(answer.building)
+            _say(answer, status)
+            _await(home, status, answer, Views(data, status.app))
+    except KeyboardInterrupt:
+        if answer is None and asking.withdraw():
+            click.echo("nothing was begun", err=True)
+        else:
+            click.echo(
+                f"app {status.app} goes on building {names}; penstock status shows how far it is",
+                err=True,
+            )
+        raise
+    if not _tell(data, status.app, answer.building):
+        click.get_current_context().exit(1)
+
+
+def _say(answer: Answer, status: AppStatus) -> None:
+    if answer.removed:
+        removed = ", ".join(answer.removed)
+        click.echo(f"{removed}: no longer in the file, and no longer in the app", err=True)
     if not sys.stdout.isatty():
-        show_messages()
-        yield lambda status: None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TextColumn("records"),
-        TimeRemainingColumn(),
-    )
-    with others_write_to(log), Progress(*columns, console=screen()) as bars:
-        show_messages(logging.WARNING)
-        starting = bars.add_task("starting Spark", total=None)
-        tasks: dict[str, TaskID] = {}
+        names = ", ".join(answer.building)
+        click.echo(f"app {status.app} builds {names} beside the others", err=True)
 
-        def watch(status: AppStatus) -> None:
-            bars.update(starting, visible=False)
-            for node in status.nodes:
-                if node.name not in names or node.state == "starting":
-                    continue
-                if node.name not in tasks:
-                    tasks[node.name] = bars.add_task(node.name, total=None)
-                ends = sum(sum(each.end.values()) for each in node.inputs)
-                done = sum(sum(each.next.values()) for each in node.inputs)
-                bars.update(tasks[node.name], total=ends or None, completed=done)
 
-        yield watch
+def _await(home: Path, status: AppStatus, answer: Answer, views: Views) -> None:
+    """Until all of them are where the others are. Raises AppError for one that keeps failing."""
+    building = answer.building
+    with bars(building) as watcher:
+        while True:
+            told = _told(home, status)
+            nodes = [each for each in told.nodes if building.get(each.name) == each.generation]
+            watcher(told)
+            for node in nodes:
+                if node.state == "failed" and (node.retry_at is None or node.restarts >= _TRIES):
+                    before = node.generation - 1
+                    said = f", and version {before} is kept" if before else ""
+                    raise AppError(
+                        f"{node.name} fails{said}: {node.error}",
+                        hint=f"mend it and rebuild it again; penstock why {node.name} says more",
+                    )
+            if len(nodes) == len(building) and all(map(_has_joined, nodes)):
+                shown = _shown(views)
+                if all(shown.get(name) == building[name] for name in answer.views):
+                    return
+            sleep(_LOOK_EVERY)
+
+
+def _has_joined(node: NodeStatus) -> bool:
+    return node.state in ("running", "waiting") and not node.query.startswith(BESIDE)
+
+
+def _shown(views: Views) -> dict[str, int]:
+    """The generation of each view that can be read."""
+    if not is_kept(views.path):
+        return {}
+    with opened(views.path) as reader:
+        return {kept.name: kept.generation for kept in reader.views()}
+
+
+def _told(home: Path, status: AppStatus, asked: Sequence[str] = ()) -> AppStatus:
+    """What the app tells now. Raises AppError when its process is not the same any more; `asked`
+    are nodes that it has not said to have begun."""
+    told = AppStatus.read(home)
+    if told is None or told.pid != status.pid or told.life() in ("stopped", "gone"):
+        why = f": {told.error}" if told is not None and told.error else ""
+        run = f"penstock run {status.file or 'app.py'}"
+        again = "".join(f" --rebuild {name}" for name in asked)
+        raise AppError(
+            f"app {status.app} has ended meanwhile{why}",
+            hint=f"it has not said that it began; {run}{again} does"
+            if asked
+            else f"{run} goes on with what was begun; penstock status shows it",
+        )
+    return told
+
+
+# An app that does not run
+
+
+def _run(
+    status: AppStatus,
+    nodes: Sequence[str],
+    file: Path,
+    data: Path,
+    server: str | None,
+    spark: str | None,
+) -> None:
+    # Only now: these bring Spark's Python side with them.
+    from penstock.runtime.graph import downstream
+    from penstock.runtime.loading import load_app, users_errors
+    from penstock.runtime.running import run
+
+    made = load_app(file, status.app)
+    made.data = data
+    made.log = server or made.log
+    made.spark = spark or made.spark
+    wanted = set(nodes).union(*(downstream(made.nodes, name, made.declared) for name in nodes))
+    names = [node.name for node in made.ordered_nodes() if node.name in wanted]
+    with (
+        bars(names, app_folder(data, made.name)) as watcher,
+        users_errors(f"{file} cannot be run"),
+    ):
+        failing = run(made, once=True, rebuild=names, reset=(), file=file, watcher=watcher)
+    is_whole = _tell(data, made.name, names)
+    if failing or not is_whole:
+        click.get_current_context().exit(1)
+
+
+def _tell(data: Path, app: str, names: Collection[str]) -> bool:
+    """Says which are shown now; false when one is not whole."""
+    views = Views(data, app)
+    newest = {node.name: node for node in views.status().nodes if node.name in names}
+    is_whole = True
+    shown: list[Kept] = []
+    if is_kept(views.path):
+        with opened(views.path) as reader:
+            shown = [kept for kept in reader.views() if kept.name in newest]
+            for kept in shown:
+                generation = newest[kept.name].generation
+                if kept.generation == generation:
+                    [(rows,)] = reader.select(f"SELECT count(*) FROM {kept.table}")[1]
+                    click.echo(f"{kept.name}: version {generation} is shown, {plural(rows, 'row')}")
+                else:
+                    is_whole = False
+                    click.echo(
+                        f"{kept.name}: version {kept.generation} is still shown, as "
+                        f"{generation} is not whole; penstock run goes on with it",
+                        err=True,
+                    )
+    for node in newest.values():
+        if node.name not in [kept.name for kept in shown] and not node.error:
+            click.echo(f"{node.name}: version {node.generation} is built")
+    return is_whole

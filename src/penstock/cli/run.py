@@ -1,7 +1,6 @@
 """`penstock run`: the app in a file, put to work."""
 
 import logging
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,13 +14,12 @@ from rich.text import Text
 
 from penstock.cli.display import screen, show
 from penstock.cli.messages import show_messages
+from penstock.cli.others import SPARK_LOG, others_write_to
 from penstock.cli.status import overview
 from penstock.clock import now_ms
 from penstock.runtime.folders import app_folder
 from penstock.runtime.status import AppStatus, Life
 from penstock.serve.listening import PORT
-
-SPARK_LOG = "spark.log"
 
 logger = logging.getLogger(__name__)
 
@@ -141,25 +139,6 @@ def _on_terminal(log: Path) -> Iterator[Shown]:
                 shown.update(shown.status)
             else:
                 live.update(Text())
-
-
-@contextmanager
-def others_write_to(path: Path) -> Iterator[None]:
-    """Leaves the terminal to this process: those it starts write into a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    streams = sys.stdout, sys.stderr
-    terminals = [os.dup(stream.fileno()) for stream in streams]
-    sys.stdout, sys.stderr = (os.fdopen(each, "w", buffering=1) for each in terminals)
-    with path.open("w") as file:
-        for stream in streams:
-            stream.flush()
-            os.dup2(file.fileno(), stream.fileno())
-    try:
-        yield
-    finally:
-        for stream, terminal in zip(streams, terminals, strict=True):
-            os.dup2(terminal, stream.fileno())
-        sys.stdout, sys.stderr = streams
 
 
 @contextmanager

@@ -39,8 +39,9 @@ def command(node: str, key: tuple[str, ...], app: str | None, data: Path) -> Non
         show_operators(folder, operators)
 
 
-def operators_of(folder: NodeFolder) -> list[str]:
-    """By name, in their order. Raises StateMissing when the node has none."""
+def operators_of(folder: NodeFolder) -> dict[str, str]:
+    """What they are called in their order, and their state. Raises StateMissing when the node has
+    none."""
     facts = folder.facts()
     if facts is None:
         raise StateMissing(
@@ -51,22 +52,17 @@ def operators_of(folder: NodeFolder) -> list[str]:
             f"{folder.node} keeps nothing: its rows pass through",
             hint="aggregations and tables are what keeps state",
         )
-    return list(facts["operators"])
+    return folder.operators
 
 
-def buckets_of(folder: NodeFolder) -> int:
-    facts = folder.facts() or {}
-    return int(facts["buckets"])
-
-
-def show_operators(folder: NodeFolder, operators: list[str]) -> None:
-    buckets = buckets_of(folder)
+def show_operators(folder: NodeFolder, operators: dict[str, str]) -> None:
+    buckets = folder.buckets
     listing = table(left("operator"), left("key"), right("rows"), right("bytes"), left("versions"))
-    for operator in operators:
-        infos = state_info(folder.state, operator, buckets)
-        newest = min((each.versions[-1] for each in infos), default=-1)
-        oldest = max((each.versions[0] for each in infos), default=-1)
-        names = state_schema(folder.state, operator, buckets).keys.names if infos else ["-"]
+    for operator, kept in operators.items():
+        infos = state_info(folder.state, kept, buckets)
+        newest = max((each.versions[-1] for each in infos), default=-1)
+        oldest = min((each.versions[0] for each in infos), default=-1)
+        names = state_schema(folder.state, kept, buckets).keys.names if infos else ["-"]
         listing.add_row(
             Text(operator),
             Text(", ".join(names)),
@@ -86,16 +82,16 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _show_row(folder: NodeFolder, operators: list[str], key: dict[str, str]) -> None:
-    buckets = buckets_of(folder)
+def _show_row(folder: NodeFolder, operators: dict[str, str], key: dict[str, str]) -> None:
+    buckets = folder.buckets
     columns: dict[str, list[str]] = {}
     rows: dict[str, dict[str, Any] | None] = {}
-    for operator in operators:
-        keys = state_schema(folder.state, operator, buckets).keys
+    for operator, kept in operators.items():
+        keys = state_schema(folder.state, kept, buckets).keys
         columns[operator] = keys.names
         if set(keys.names) == set(key):
             typed = {name: _typed(key[name], keys.field(name)) for name in keys.names}
-            rows[operator] = look_up(folder.state, operator, buckets, typed)
+            rows[operator] = look_up(folder.state, kept, buckets, typed)
     if not rows:
         hint = "; ".join(
             f"{operator} is keyed by {' '.join(f'{name}=...' for name in names)}"

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from penstock.cli.building import building_lines
 from penstock.cli.chosen import DATA, statuses
 from penstock.cli.display import count, left, right, screen, show, table
 from penstock.cli.interrupts import Interrupts
@@ -21,7 +22,13 @@ from penstock.runtime.status import AppStatus, InputStatus, Life, NodeStatus
 from penstock.runtime.why import moment, roughly
 
 _EVERY = 0.5  # seconds
-_STYLES = {"running": "green", "waiting": "green", "starting": "yellow", "failed": "red"}
+_STYLES = {
+    "running": "green",
+    "waiting": "green",
+    "building": "yellow",
+    "starting": "yellow",
+    "failed": "red",
+}
 
 
 @click.command()
@@ -100,7 +107,10 @@ def overview(status: AppStatus, life: Life, now: int) -> RenderableType:
     wrong = _wrong(status, life, now)
     served = life == "running" and status.address
     where = [Text(f"its views are at {status.address}/views", style="dim")] if served else []
-    return Group(_headline(status, life, now), *where, Text(), _nodes(status, life), *wrong)
+    bars = building_lines(status) if life == "running" else []
+    building = [Text(), *bars] if bars else []
+    nodes = _nodes(status, life)
+    return Group(_headline(status, life, now), *where, Text(), nodes, *building, *wrong)
 
 
 def _headline(status: AppStatus, life: Life, now: int) -> Text:
@@ -138,10 +148,11 @@ def _nodes(status: AppStatus, life: Life) -> Table:
         state = node.state
         if life in ("stopped", "gone") and state != "failed":
             state = "stopped"
+        said = f"building {node.progress}%" if state == "building" else state
         rejected = node.rejected.total()
         nodes.add_row(
             Text(node.name),
-            Text(state, style=_STYLES.get(state, "dim")),
+            Text(said, style=_STYLES.get(state, "dim")),
             count(node.read),
             count(round(node.rows_per_second)) if life == "running" else "-",
             Text(count(node.lag), style="yellow" if node.lag else ""),

@@ -190,16 +190,19 @@ class App:
         return topic
 
     def rejected(self, stream: str | Topic, name: str | None = None) -> Rejected:
-        """The rows of a stream that could not be processed, with their reason and their place.
+        """The rows of a stream that could not be processed, or the rows that a node could not
+        compute its own from, with their reason and their place.
 
         It is a stream called `rejected_<stream>` unless named, with the columns reason, detail,
-        topic, partition, offset, timestamp, event_time, key and value.
+        topic, partition, offset, timestamp, event_time, key and value; of a node with reason,
+        detail, topic, partition, offset, operator, batch and row, which is JSON. `operator` has
+        made rows that do not come straight from a topic.
         """
         of = stream if isinstance(stream, str) else stream.name
-        if not isinstance(self.declared.get(of), Topic):
+        if not isinstance(self.declared.get(of), Topic | Derivation):
             raise unknown(
                 of,
-                [known for known, it in self.declared.items() if isinstance(it, Topic)],
+                [known for known, it in self.declared.items() if not isinstance(it, Rejected)],
                 "rejected rows are asked for of",
             )
         name = name or f"rejected_{of}"
@@ -218,19 +221,25 @@ class App:
         key: Columns = (),
         topic: str | None = None,
         partitions: int | None = None,
+        alone: bool = False,
     ) -> Callable[[Function], Function]:
         """A node that writes what the function returns to a topic, exactly once.
 
         The function's parameters are the names of the streams and tables it gets, as DataFrames.
         `key` are the columns that become the records' key; a table is written by it as upserts
         and tombstones, and read so by other nodes.
+
+        Nodes run together, and what one writes the others have in the same batch. A node that is
+        `alone` has a query and a rhythm of its own, and reads others by their topics: for a
+        function that is slow, or may fail.
         """
 
         def declare(function: Function) -> Function:
             check_name(name, self.declared)
             inputs = parameters_of(function, name)
             check_topic_name(topic or name)
-            node = Derivation(name, function, inputs, topic or name, _names(key), partitions)
+            topic_name = topic or name
+            node = Derivation(name, function, inputs, topic_name, _names(key), partitions, alone)
             self.declared[name] = node
             self.nodes[name] = node
             return function
@@ -246,6 +255,7 @@ class App:
         versions: Duration | None = None,
         topic: str | None = None,
         partitions: int | None = None,
+        alone: bool = False,
     ) -> Callable[[Function], Function]: ...
 
     @overload
@@ -258,6 +268,7 @@ class App:
         versions: Duration | None = None,
         topic: str | None = None,
         partitions: int | None = None,
+        alone: bool = False,
     ) -> None: ...
 
     def view(
@@ -269,6 +280,7 @@ class App:
         versions: Duration | None = None,
         topic: str | None = None,
         partitions: int | None = None,
+        alone: bool = False,
     ) -> Callable[[Function], Function] | None:
         """A derivation that gives a table, or a stream of which the last row of each `key` counts,
         and that can be read while the app runs: `app.views[name]`, `penstock query`, HTTP.
@@ -284,7 +296,7 @@ class App:
             check_view_name(name, versions=kept_ms is not None, declared=self.declared)
             check_topic_name(topic or name)
             node = View(
-                *(name, function, inputs, topic or name, _names(key), partitions),
+                *(name, function, inputs, topic or name, _names(key), partitions, alone),
                 versions_ms=kept_ms,
                 sql=sql or "",
             )

@@ -44,7 +44,7 @@ def source_spec(topic: Topic, log: str, **more: Any) -> SourceSpec:
 
 @dataclass(frozen=True)
 class Rejected:
-    """The rows of a stream that could not be processed."""
+    """The rows of a stream that could not be processed, or of a node that could not be computed."""
 
     name: str
     stream: str
@@ -60,6 +60,7 @@ class Derivation:
     topic: str
     key: tuple[str, ...] = ()
     partitions: int | None = None
+    alone: bool = False  # in a query of its own, instead of with the others
 
 
 @dataclass(frozen=True)

@@ -3,22 +3,28 @@
 <data>/apps/<app>/lock            held by the process that runs the app
 <data>/apps/<app>/status.json     what `penstock status` shows
 <data>/apps/<app>/views.sqlite    the tables of its views
+<data>/apps/<app>/renewed.json    the generations that nodes are about to begin, all or none
+<data>/apps/<app>/@asked/         what `penstock rebuild` asks the app (asking.py)
 <data>/apps/<app>/<node>/current  the generation that is in use
-<data>/apps/<app>/<node>/1/       checkpoint and state of a generation, node.json, and the plan
-                                  of a view by SQL, plan.txt
+<data>/apps/<app>/<node>/1/       of a generation: what the node is, node.json, and the plan of a
+                                  view by SQL, plan.txt
+<data>/apps/<app>/@queries/       the batches of its queries (query_folder.py)
+<data>/apps/<app>/@state/         what its operators keep
 """
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from penstock.errors import ForeignCheckpoint, NodeChanged
+from penstock.log.storage.files import make_folder, write_atomically
+from penstock.runtime.query_folder import NONE, STATE, QueryFolder, Spans
 
 VIEWS_FILE = "views.sqlite"
-_NONE = -1  # before the first batch
+_RENEWED = "renewed.json"
 
 
 def app_folder(data: Path, app: str) -> Path:
@@ -45,12 +51,10 @@ class NodeFolder:
         except FileNotFoundError:
             return 1
 
-    def advance(self) -> None:
-        """Begins a new generation beside the one there is."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        fresh = self.path / "current.tmp"
-        fresh.write_text(str(self.generation + 1))
-        fresh.replace(self.path / "current")
+    def begin(self, generation: int) -> None:
+        """Goes on with this generation, beside those there are."""
+        make_folder(self.path)
+        write_atomically(self.path / "current", str(generation).encode())
 
     def clear(self) -> None:
         """Forgets the present generation."""
@@ -58,66 +62,55 @@ class NodeFolder:
             shutil.rmtree(self.home)
 
     @property
+    def cohort(self) -> str:
+        """Sets the state of nodes apart that began at another time, and so from another place."""
+        return str((self.facts() or {}).get("cohort", ""))
+
+    @property
     def home(self) -> Path:
         return self.path / str(self.generation)
 
     @property
-    def checkpoint(self) -> str:
-        """Absolute: what a host keeps warm is found by it, whichever folder a process is in."""
-        return str((self.home / "checkpoint").absolute())
+    def query(self) -> QueryFolder:
+        """That of the query which the node runs in; of none before it first started."""
+        return QueryFolder(self.path.parent, (self.facts() or {}).get("query", "none"))
 
     @property
-    def planned(self) -> int:
-        """The last batch that Spark has planned, -1 before the first."""
-        return last_batch(Path(self.checkpoint) / "offsets")
+    def has_begun(self) -> bool:
+        """Whether a batch of its query was committed with it."""
+        query = self.query
+        return query.committed != NONE and query.nodes.get(self.node) == self.generation
 
     @property
     def committed(self) -> int:
-        return last_batch(Path(self.checkpoint) / "commits")
+        """The last batch of its query that is done, -1 before the first."""
+        return self.query.committed
+
+    def committed_ms(self, batch: int) -> int | None:
+        """When a batch was committed; None for one that is not kept any more."""
+        return self.query.committed_ms(batch)
+
+    def read_by(self, batch: int) -> Spans:
+        """By topic and partition, what its query has read in a batch."""
+        return self.query.read_by(batch)
+
+    def ends_at(self, batch: int) -> dict[str, dict[int, int]] | None:
+        """By topic, where a batch of its query ended in what that writes."""
+        return self.query.ends_at(batch)
 
     @property
     def state(self) -> str:
-        """The address of what its operators keep."""
-        return f"{self.checkpoint}/state"
+        """The address of what operators keep. Absolute: what a host keeps warm is found by it."""
+        return str((self.path.parent / STATE).absolute())
 
-    def committed_ms(self, batch: int) -> int | None:
-        """When a batch was committed; None when Spark has forgotten it."""
-        try:
-            return (Path(self.checkpoint) / "commits" / str(batch)).stat().st_mtime_ns // 1_000_000
-        except FileNotFoundError:
-            return None
+    @property
+    def operators(self) -> dict[str, str]:
+        """What the node's operators are called in their order, and their state in `state`."""
+        return dict((self.facts() or {}).get("states", {}))
 
-    def read_by(self, batch: int) -> dict[str, dict[int, tuple[int, int]]]:
-        """By topic and partition, the first offset that a batch has read and the one after the
-        last; empty when Spark has forgotten it."""
-        facts = self.facts()
-        try:
-            lines = (Path(self.checkpoint) / "offsets" / str(batch)).read_text().splitlines()[2:]
-        except FileNotFoundError:
-            return {}
-        found: dict[str, dict[int, tuple[int, int]]] = {}
-        for offset in map(json.loads, lines):
-            topic = (facts or {}).get("sources", {}).get(offset["source"])
-            if topic is None:
-                continue
-            spans = found.setdefault(topic, {})
-            for number, at in offset["partitions"].items():
-                begin, end = at["at"], at["next"]
-                # A topic may be read twice, as what is kept of it and what is rejected.
-                before = spans.get(int(number), (begin, end))
-                spans[int(number)] = (min(begin, before[0]), min(end, before[1]))
-        return found
-
-    def sweep(self) -> None:
-        """Removes what a crash left of a first batch that never began.
-
-        Spark writes the offsets of a batch under another name first, and refuses to begin where
-        it finds that.
-        """
-        offsets = Path(self.checkpoint) / "offsets"
-        if offsets.is_dir() and not any(offsets.glob("[0-9]*")):
-            for left in offsets.iterdir():
-                left.unlink()
+    @property
+    def buckets(self) -> int:
+        return self.query.buckets or 1
 
     def versioned(self, topic: str) -> str:
         """The topic that this generation writes."""
@@ -130,6 +123,16 @@ class NodeFolder:
             return None
         return found
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has once seen all that there was in its inputs."""
+        return bool((self.facts() or {}).get("whole"))
+
+    def changes(self, facts: dict[str, Any]) -> list[str]:
+        """What of a node that has begun is not as it was, and would have to be."""
+        before, now = self.facts() or {}, json.loads(json.dumps(facts))
+        return list(_differences(_compared(before), _compared(now)))
+
     def settle(self, facts: dict[str, Any]) -> None:
         """Writes down what the node is at its first start; later, refuses what does not fit that.
 
@@ -138,10 +141,10 @@ class NodeFolder:
         facts = {"app": self.app, "node": self.node, **json.loads(json.dumps(facts))}
         before = self.facts()
         if before is None:
-            if Path(self.checkpoint).is_dir() and any(Path(self.checkpoint).iterdir()):
+            if (self.home / "checkpoint").is_dir():
                 raise ForeignCheckpoint(
-                    f"{self.checkpoint} holds a checkpoint, and not of a node of this app",
-                    hint=f"move it away, or start with --reset {self.node}",
+                    f"{self.home} is of a version of penstock that ran every node by itself",
+                    hint=f"--reset {self.node} begins anew; its inputs are kept",
                 )
             self.home.mkdir(parents=True, exist_ok=True)
             self._write(facts)
@@ -151,8 +154,7 @@ class NodeFolder:
                 f"{self.home} belongs to node {before['node']!r} of app {before['app']!r}",
                 hint="give this app another name or another data folder",
             )
-        changes = list(_differences(before, facts))
-        if changes:
+        if changes := self.changes(facts):
             raise NodeChanged(
                 f"node {self.node!r} is not what it was when it began: {'; '.join(changes[:3])}",
                 hint=f"--rebuild {self.node} builds it anew from the beginning of its inputs, "
@@ -165,9 +167,11 @@ class NodeFolder:
         names that its state has, in brackets."""
         return self.home / "plan.txt"
 
-    def rescaled(self, buckets: int) -> None:
-        """Writes down that the state is in another number of buckets now."""
-        self._write((self.facts() or {}) | {"buckets": buckets})
+    def note(self, **facts: Any) -> None:
+        """Writes down what may change: the query that it runs in, the names of its state."""
+        before = self.facts() or {}
+        if before | facts != before:
+            self._write(before | facts)
 
     def _write(self, facts: dict[str, Any]) -> None:
         fresh = self.home / "node.json.tmp"
@@ -175,10 +179,27 @@ class NodeFolder:
         fresh.replace(self.home / "node.json")
 
 
-def last_batch(folder: Path) -> int:
-    """The highest number in a log of Spark's, -1 if there is none."""
-    names = folder.iterdir() if folder.is_dir() else ()
-    return max((int(each.name) for each in names if each.name.isdigit()), default=_NONE)
+def begin_generations(home: Path, app: str, generations: Mapping[str, int]) -> None:
+    """Has nodes go on with these generations, all of them after any crash or none: one that reads
+    another would not fit the one that the other is in no more."""
+    write_atomically(home / _RENEWED, json.dumps(dict(generations)).encode())
+    finish_generations(home, app)
+
+
+def finish_generations(home: Path, app: str) -> None:
+    """Does what a crash has interrupted."""
+    try:
+        generations: dict[str, int] = json.loads((home / _RENEWED).read_text())
+    except FileNotFoundError:
+        return
+    for name, generation in generations.items():
+        NodeFolder(app, name, home / name).begin(generation)
+    (home / _RENEWED).unlink()
+
+
+def _compared(facts: dict[str, Any]) -> dict[str, Any]:
+    """What has to stay as it is, of all that is noted of a node."""
+    return {name: facts[name] for name in ("sources", "operators", "key", "sql") if name in facts}
 
 
 def _differences(before: Any, now: Any, path: str = "") -> Iterator[str]:

@@ -99,7 +99,10 @@ def in_order(nodes: Mapping[str, Node], declared: Mapping[str, Declaration]) -> 
             if name not in declared:
                 raise unknown(name, declared, f"node {node.name!r} asks for")
     sorter = TopologicalSorter(
-        {node.name: [name for name in node.inputs if name in nodes] for node in nodes.values()}
+        {
+            node.name: [name for name in written_by(node, declared) if name in nodes]
+            for node in nodes.values()
+        }
     )
     try:
         return [nodes[name] for name in sorter.static_order()]
@@ -110,16 +113,30 @@ def in_order(nodes: Mapping[str, Node], declared: Mapping[str, Declaration]) -> 
         ) from None
 
 
-def downstream(nodes: Mapping[str, Node], name: str) -> set[str]:
-    """The nodes that read what this one writes, directly or not."""
+def written_by(node: Node, declared: Mapping[str, Declaration]) -> list[str]:
+    """What a node reads from: its inputs, and the nodes whose rejected rows it reads."""
+    found = [declared[name] for name in node.inputs]
+    return [each.stream if isinstance(each, Rejected) else each.name for each in found]
+
+
+def downstream(
+    nodes: Mapping[str, Node], name: str, declared: Mapping[str, Declaration] | None = None
+) -> set[str]:
+    """The nodes that read what this one writes, directly or not; with `declared` also those that
+    read rows which it rejects."""
     found: set[str] = set()
     waiting = [name]
     while waiting:
         upper = waiting.pop()
-        below = {node.name for node in nodes.values() if upper in node.inputs} - found
+        read = {upper, *(n for n, it in (declared or {}).items() if _is_rejected_of(it, upper))}
+        below = {node.name for node in nodes.values() if read.intersection(node.inputs)} - found
         found |= below
         waiting += below
     return found
+
+
+def _is_rejected_of(declared: Declaration, node: str) -> bool:
+    return isinstance(declared, Rejected) and declared.stream == node
 
 
 def unknown(name: str, known: Iterable[str], who: str, whose: str = "this app") -> UnknownName:

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from penstock.runtime.installation import Installation
 from penstock.runtime.reach import Hop, Reach, ends_in
 from penstock.serve.changelog import Offsets
 from penstock.serve.listening import listening
+from penstock.serve.offers import Published
 from penstock.serve.projector import Projector
 
 if TYPE_CHECKING:
@@ -19,18 +20,54 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-@contextmanager
-def views_kept(installation: Installation) -> Iterator[Projector | None]:
-    """From now on, by a thread of its own; what is committed at the end is applied before it ends.
+class KeptViews:
+    """Keeps the tables of an app's views up to date, by a thread of its own."""
 
-    None for an app without views.
-    """
-    if not installation.views():
-        yield None
-        return
-    with projector(installation) as keeper:
-        keeper.start()
-        yield keeper
+    def __init__(self, installation: Installation) -> None:
+        self._installation = installation
+        self._projector: Projector | None = None
+        self.renew()
+
+    def renew(self) -> None:
+        """Begins anew, after nodes came, went or moved to another query."""
+        self.close()
+        if self._installation.views():
+            self._projector = projector(self._installation)
+            self._projector.start()
+
+    def offer(self, query: str, batch: int, views: Mapping[str, Published]) -> None:
+        """Hands over the rows that a batch has published, before it is committed."""
+        if self._projector is not None:
+            self._projector.offer(query, batch, views)
+
+    def wake(self) -> None:
+        """A batch was committed."""
+        if self._projector is not None:
+            self._projector.wake()
+
+    @property
+    def error(self) -> str:
+        return self._projector.error if self._projector is not None else ""
+
+    def finish(self) -> None:
+        """Applies all that is committed. Raises what keeps it from that."""
+        if self._projector is not None:
+            self._projector.finish()
+
+    def close(self) -> None:
+        """What is committed by now is applied first, if it can be."""
+        if self._projector is not None:
+            self._projector.close()
+            self._projector = None
+
+
+@contextmanager
+def views_kept(installation: Installation) -> Iterator[KeptViews]:
+    views = KeptViews(installation)
+    try:
+        yield views
+    finally:
+        views.close()
 
 
 @contextmanager
@@ -73,7 +110,7 @@ class _Goals:
             Hop(
                 built.name,
                 built.folder,
-                tuple(each.topic for each in built.sources),
+                built.topics,
                 built.output.topic if built.output else "",
             )
             for built in installation.nodes

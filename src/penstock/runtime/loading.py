@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from types import ModuleType
 
 from pyspark import cloudpickle
 
@@ -39,14 +40,18 @@ def load_app(path: Path, name: str | None = None) -> App:
         raise InvalidInput(f"{path} is not a Python file", hint="penstock run app.py")
     found = importlib.util.module_from_spec(spec)
     folder = str(path.parent.absolute())
-    sys.path.insert(0, folder)
-    beside = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = f"{folder}{os.pathsep}{beside}" if beside else folder
+    if folder not in sys.path[:1]:
+        sys.path.insert(0, folder)
+    beside = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+    if folder not in beside[:1]:
+        os.environ["PYTHONPATH"] = os.pathsep.join([folder, *beside])
     sys.modules[module] = found
     # Workers cannot import it by the name it has here, so its functions travel whole.
     cloudpickle.register_pickle_by_value(found)  # type: ignore[no-untyped-call]
     with users_errors(f"{path} cannot be run"), _is_loading():
-        spec.loader.exec_module(found)
+        # Not by its loader, which may take the bytecode of a file that has changed since, if only
+        # within the same second.
+        exec(compile(path.read_bytes(), str(path), "exec", dont_inherit=True), vars(found))
     apps = {each.name: each for each in vars(found).values() if isinstance(each, App)}
     if not apps:
         raise AppError(
@@ -59,6 +64,39 @@ def load_app(path: Path, name: str | None = None) -> App:
     if name is not None and name not in apps:
         raise unknown(name, apps, "--app asks for", whose=str(path))
     return apps[name] if name else next(iter(apps.values()))
+
+
+def load_again(path: Path, name: str) -> App:
+    """The app as its file, and the modules beside the file, make it now. What was loaded before
+    goes on with the code that it had. Raises as `load_app` does, and has changed nothing then."""
+    before = _modules_beside(path)
+    for each, module in before.items():
+        del sys.modules[each]
+        if module.__file__ and module.__file__.endswith(".py"):
+            Path(importlib.util.cache_from_source(module.__file__)).unlink(missing_ok=True)
+    importlib.invalidate_caches()
+    try:
+        app = load_app(path, name)
+    except BaseException:
+        for each in _modules_beside(path):
+            del sys.modules[each]
+        sys.modules.update(before)
+        raise
+    for module in _modules_beside(path).values():
+        # Workers have the old ones, and would not import them again.
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    return app
+
+
+def _modules_beside(path: Path) -> dict[str, ModuleType]:
+    """The user's own modules, by name: those that lie in the folder of the app's file."""
+    folder = f"{path.parent.absolute()}{os.sep}"
+    found = {}
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
+        if name != "__main__" and file.startswith(folder) and not file.startswith(_NOT_THEIRS):
+            found[name] = module
+    return found
 
 
 def refuse_while_loading() -> None:

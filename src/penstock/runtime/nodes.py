@@ -1,61 +1,65 @@
-"""A node of an app, built: its DataFrame, what that depends on, and the query that runs it."""
+"""A node of an app, built: its DataFrame, and what that depends on."""
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.errors import (
-    AppError,
-    DataLost,
-    ForeignCheckpoint,
-    InvalidInput,
-    TopicExists,
-    TopicNotFound,
-)
+from penstock.errors import AppError, DataLost, InvalidInput, TopicExists, TopicNotFound
 from penstock.log import Log
 from penstock.runtime.declarations import (
     Declaration,
     Derivation,
     Node,
-    Outlet,
     Rejected,
     Topic,
     View,
     source_spec,
 )
 from penstock.runtime.folders import NodeFolder
+from penstock.streams.algebra.changes import WEIGHT
 from penstock.streams.source.event_time import Rule
 from penstock.streams.source.spec import SourceSpec
-from penstock.streams.spark.kafka_publishing import (
-    KafkaPublisher,
-    control_topic,
-    create_control_topic,
-)
+from penstock.streams.source.topic import open_topic
 from penstock.streams.spark.operators import changes
-from penstock.streams.spark.origin import origin_of, source_frame, time_column
-from penstock.streams.spark.place import QueryPlace, building, claim_warm
-from penstock.streams.spark.sink import SinkSpec
+from penstock.streams.spark.origin import (
+    Origin,
+    mark_time,
+    source_frame,
+    time_column,
+    with_origin,
+)
+from penstock.streams.spark.place import QueryPlace, building
+from penstock.streams.spark.query.graph import QueryGraph
+from penstock.streams.spark.query.outputs import Output
+from penstock.streams.spark.query.rejections import REJECTED_ROWS, rejected_topic
 from penstock.streams.spark.source import register
-from penstock.streams.spark.staging import WEIGHT
-from penstock.streams.state import EMPTY
 
 
 @dataclass
 class Built:
-    """A node whose function was called: `frame` is what it gives, `output` how others read it."""
+    """A node whose function was called: `frame` is what it gives, `output` how others read it.
+
+    `sources` are the topics that it reads, and `inner` the nodes of the same query; its clock goes
+    by `clock_sources`, which are numbers among the query's own.
+    """
 
     node: Node
     frame: DataFrame
     place: QueryPlace
     folder: NodeFolder
+    query: str = ""
     sources: list[SourceSpec] = field(default_factory=list)
+    inner: list[Topic] = field(default_factory=list)
     alarms: dict[str, float | None] = field(default_factory=dict)  # of the sources, by name
     output: Topic | None = None
+    clock_sources: tuple[int, ...] = ()
+    crash_points: Path | None = None
 
     @property
     def name(self) -> str:
@@ -68,11 +72,18 @@ class Built:
             return self.output.key
         return self.node.key if isinstance(self.node, Derivation) else ()
 
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Those that it reads."""
+        outer = [each.topic for each in self.sources]
+        return (*outer, *(each.topic for each in self.inner))
+
     def facts(self) -> dict[str, Any]:
-        """What cannot change without the node's state or checkpoint losing its meaning."""
+        """What cannot change without the node's state losing its meaning."""
+        sources = {each.name: each.topic for each in self.sources}
+        sources |= {each.name: each.topic for each in self.inner}
         facts: dict[str, Any] = {
-            "buckets": self.place.buckets,
-            "sources": {each.name: each.topic for each in self.sources},
+            "sources": dict(sorted(sources.items())),
             "operators": self.place.operators,
             "key": list(self.output.key) if self.output else [],
         }
@@ -84,43 +95,38 @@ class Built:
 
 
 class Builder:
-    """Builds the nodes of an app in their order, for streaming or, to compare with, as batches."""
+    """Builds the nodes of an app in their order: into the graphs of queries, or as batches."""
 
     def __init__(
         self,
-        app: str,
         session: SparkSession,
         source_log: str,
         declared: Mapping[str, Declaration],
         folders: Mapping[str, NodeFolder],
         *,
-        buckets: int,
-        one_host: bool,
-        streaming: bool = True,
         crash_points: str = "",
     ) -> None:
-        self._app = app
         self._session = session
         self._source_log = source_log
         self._declared = declared
         self._folders = folders
-        self._buckets = buckets
-        self._one_host = one_host
-        self._streaming = streaming
         self._crash_points = crash_points
         self._topics: dict[str, Topic] = {}  # what derivations give, as others read it
-        self._frames: dict[str, DataFrame] = {}  # as batches
+        self._frames: dict[tuple[str, str], DataFrame] = {}  # by query and node
 
-    def build(self, node: Node) -> Built:
+    def build(self, node: Node, query: str = "", graph: QueryGraph | None = None) -> Built:
+        """As part of this query, or as a batch if there is no graph."""
         folder = self._folders[node.name]
-        known = folder.facts()
-        buckets = known["buckets"] if known else self._buckets
-        crash_points = self._crash_points and f"{self._crash_points}/{node.name}"
-        place = QueryPlace(folder.checkpoint, buckets, self._one_host, crash_points)
-        built = Built(node, None, place, folder)  # type: ignore[arg-type]
-        register(self._session)
+        buckets = graph.program.buckets if graph else 1
+        cohort = folder.cohort or query
+        place = QueryPlace("", buckets, one_host=True, graph=graph, cohort=cohort)
+        built = Built(node, None, place, folder, query)  # type: ignore[arg-type]
+        if graph is not None:
+            graph.building = node.name
+        if self._crash_points:
+            built.crash_points = Path(self._crash_points) / node.name
         with building(place):
-            inputs = [self._input(name, built) for name in node.inputs]
+            inputs = [self._input(name, built, graph) for name in node.inputs]
             built.frame = node.function(*inputs) if isinstance(node, Derivation) else inputs[0]
             if isinstance(node, View) and node.sql and not node.key:
                 from penstock.streams.spark.sql import keyed
@@ -135,27 +141,66 @@ class Builder:
         if isinstance(node, Derivation):
             built.output = self._output(node, built, folder)
             self._topics[node.name] = built.output
-            self._frames[node.name] = built.frame
+            frame = built.frame
+            if graph is not None:
+                frame = graph.node(self._identity(node.name), frame)
+            self._frames[query, node.name] = frame
         return built
 
-    def _input(self, name: str, reader: Built) -> DataFrame:
-        if not self._streaming and name in self._frames:
-            frame, key = self._frames[name], self._topics[name].key
-            return changes(frame, key) if key and WEIGHT not in frame.columns else frame
+    def _input(self, name: str, reader: Built, graph: QueryGraph | None) -> DataFrame:
+        if not isinstance(self._declared[name], Derivation):
+            return self._read(name, reader, graph)
+        topic = self._topics[name]
+        if (reader.query, name) in self._frames:
+            reader.inner.append(topic)
+            frame = self._frames[reader.query, name]
+        else:
+            frame = self._followed(name, reader, graph)
+        if topic.key and WEIGHT not in frame.columns:
+            return changes(frame, topic.key)
+        if topic.key:
+            # What it had at a time is in its topic alone.
+            origin = Origin(keys=topic.key, reread=lambda: self._read(name, reader, graph))
+            return with_origin(frame, origin)
+        return frame
+
+    def _followed(self, name: str, reader: Built, graph: QueryGraph | None) -> DataFrame:
+        """What a node of another query gives, read from its topic; to those who read it, it is the
+        same as in the same query."""
+        assert graph is not None
+        # What it takes to read it is no part of the node.
+        with building(QueryPlace("", 1, one_host=True, graph=graph, cohort=reader.query)):
+            frame = self._read(name, reader, graph)
+        return graph.node(self._identity(name), frame)
+
+    def _identity(self, node: str) -> str:
+        return f"{node}/{self._folders[node].generation}"
+
+    def _read(self, name: str, reader: Built, graph: QueryGraph | None) -> DataFrame:
+        """From its topic."""
         declared = self._declared[name]
         topic = self._topic(declared)
-        rejected = isinstance(declared, Rejected)
+        # A node's are in a topic of their own, a stream's are told from the others as it is read.
+        rejected = isinstance(declared, Rejected) and topic.name != name
         spec = source_spec(
             topic,
             self._source_log,
             name=name,
             rejected=rejected,
             ticks=topic.rule is not None and not rejected,
-            checkpoint=reader.folder.checkpoint if self._streaming else "",
         )
-        reader.sources.append(spec)
+        if spec not in reader.sources:
+            reader.sources.append(spec)
         reader.alarms[name] = None if rejected else topic.rejected_alarm
-        frame = source_frame(self._session, spec, streaming=self._streaming)
+        if graph is None:
+            register(self._session)
+            frame = source_frame(self._session, spec, streaming=False)
+        else:
+            frame = graph.source(spec)
+            if spec.time_column is not None and not spec.rejected:
+                assert spec.rule is not None
+                frame = mark_time(frame, spec.time_column, spec.rule.correct_for)
+            frame = with_origin(frame, Origin(spec, self._session, streaming=True))
         return changes(frame, topic.key) if topic.key and not spec.rejected else frame
 
     def _topic(self, declared: Declaration) -> Topic:
@@ -163,7 +208,10 @@ class Builder:
             case Topic():
                 return declared
             case Rejected():
-                return self._topic(self._declared[declared.stream])
+                of = self._topic(self._declared[declared.stream])
+                if isinstance(self._declared[declared.stream], Topic):
+                    return of
+                return Topic(declared.name, rejected_topic(of.topic), REJECTED_ROWS)
             case Derivation():
                 return self._topics[declared.name]
 
@@ -200,52 +248,24 @@ class Builder:
         )
 
 
-def start(built: Built, log: Log, address: str, *, app: str, once: bool) -> StreamingQuery:
-    """Starts the query of a node. Raises NodeChanged, ForeignCheckpoint."""
-    built.folder.settle(built.facts())
-    if isinstance(built.node, View) and built.node.sql:
-        built.folder.plan.write_text(_plan(built.frame))
-    built.folder.sweep()
-    claim_warm(built.folder.checkpoint)
-    name = writer_name(app, built.folder)
-    if isinstance(built.node, Outlet):
-        writer = built.node.sink.writer(built.frame, node=built.name)
-    else:
-        assert built.output is not None
-        frame = _distributed(built)
-        partitions = len(log.describe(built.output.topic).partitions)
-        epoch, published = _opened_writer(log, address, name, built.output.topic, partitions)
-        if published > built.folder.planned:
-            raise ForeignCheckpoint(
-                f"topic {built.output.topic!r} has batch {published} of node {built.name!r}, whose "
-                f"checkpoint knows of {built.folder.planned + 1} batches",
-                hint="was the data folder lost, or restored from an older copy? "
-                f"--reset {built.name} writes the topic anew",
-            )
-        time = time_column(built.frame)
-        if published < 0 and built.folder.planned == EMPTY:
-            _check_unwritten(log, built, partitions)
-        sink = SinkSpec(
-            log=address,
-            topic=built.output.topic,
-            partitions=partitions,
-            writer=name,
-            epoch=epoch,
-            checkpoint=built.folder.checkpoint,
-            key=built.key,
-            time=time.name if time else None,
-            crash_points=built.place.crash_points,
-        )
-        register(frame.sparkSession)
-        writer = frame.writeStream.format("penstock").options(**sink.options())
-    writer = writer.option("checkpointLocation", built.folder.checkpoint).queryName(name)
-    writer = (
-        writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")
+def add_output(built: Built, graph: QueryGraph, partitions: int) -> None:
+    """Has the query write what the node gives to its topic."""
+    assert built.output is not None
+    time = time_column(built.frame)
+    output = Output(
+        built.name,
+        built.output.topic,
+        partitions,
+        built.key,
+        time.name if time else None,
+        view=isinstance(built.node, View),
     )
-    return writer.start()
+    is_table = WEIGHT in built.frame.columns
+    sources = graph.output(built.frame, output, is_table=is_table)
+    built.clock_sources = tuple(sorted(sources)) if built.output.rule is not None else ()
 
 
-def _plan(frame: DataFrame) -> str:
+def sql_plan(frame: DataFrame) -> str:
     from penstock.streams.spark.sql import operators_of, view_of
     from penstock.streams.sql import explain
 
@@ -254,27 +274,22 @@ def _plan(frame: DataFrame) -> str:
     return explain(view, lambda plan: ", ".join(operators.get(plan, ())))
 
 
-def _check_unwritten(log: Log, built: Built, partitions: int) -> None:
-    """A node that begins has its topic to itself: rows of two writers would be one table."""
-    assert built.output is not None
-    topic = built.output.topic
-    records = sum(log.bounds(topic, number).end for number in range(partitions))
-    if records:
-        raise TopicExists(
-            f"topic {topic!r} has {records:,} records that node {built.name!r} has not written",
-            hint=f'another app may write it: @app.derive("{built.name}", topic=...) names another '
-            "topic, or delete this one first",
-        )
+def check_unwritten(log: str, name: str, node: str) -> None:
+    """A node that begins has its topic to itself: rows of two writers would be one table.
 
-
-def _opened_writer(
-    log: Log, address: str, name: str, topic: str, partitions: int
-) -> tuple[int, int]:
-    """The epoch in which the node writes from now on, and the last batch that it has published."""
-    if address.startswith("kafka://"):
-        return 0, KafkaPublisher(address, topic, partitions, name).last_batch()
-    writer = log.open_writer(name)
-    return writer.epoch, max(writer.last_batch(topic, each) for each in range(partitions))
+    Records of transactions that were aborted, as by a crash in the first batch, are nobody's.
+    """
+    with closing(open_topic(log, name)) as topic:
+        for number in range(topic.partitions()):
+            start, end = topic.bounds(number)
+            if start or any(
+                some.num_rows for some in topic.columns(number, start, end, ["offset"])
+            ):
+                raise TopicExists(
+                    f"topic {name!r} has records that node {node!r} has not written",
+                    hint=f'another app may write it: @app.derive("{node}", topic=...) names '
+                    "another topic, or delete this one first",
+                )
 
 
 def writer_name(app: str, folder: NodeFolder) -> str:
@@ -285,21 +300,11 @@ def writer_name(app: str, folder: NodeFolder) -> str:
     return folder.versioned(f"{app}.{folder.node}")
 
 
-def _distributed(built: Built) -> DataFrame:
-    """All changes of one key in one task, where the last of them is known."""
-    assert built.output is not None
-    keys = built.output.key
-    spread = origin_of(built.frame).keys
-    if WEIGHT not in built.frame.columns:
-        return built.frame  # rows as they come, those of a partition in their order
-    if not keys or (spread and set(spread) <= set(keys)):
-        return built.frame
-    return built.frame.repartition(built.place.buckets, *keys)
+def _is_of_node(found: Declaration, declared: Mapping[str, Declaration]) -> bool:
+    return isinstance(found, Rejected) and isinstance(declared[found.stream], Derivation)
 
 
-def ensure_topics(
-    built: Built, declared: Mapping[str, Declaration], log: Log, address: str, *, app: str
-) -> None:
+def ensure_topics(built: Built, declared: Mapping[str, Declaration], log: Log) -> None:
     """Makes the topics that the node may make; the others have to be there."""
     present = set(log.topics())
     for name in built.node.inputs:
@@ -316,10 +321,14 @@ def ensure_topics(
         # The rows of a table are there until they are deleted, however old they are.
         kept = {"retention_ms": -1} if topic.key else {}
         log.create(topic.topic, partitions=topic.partitions, **kept)
+    for spec in built.sources:
+        # Its node would make it with the first row that is rejected.
+        if spec.topic not in present and _is_of_node(declared[spec.name], declared):
+            log.create(spec.topic, retention_ms=-1)
     if built.output is None:
         return
     if built.output.topic not in present:
-        if built.folder.planned != EMPTY:
+        if built.folder.has_begun:
             raise DataLost(
                 f"topic {built.output.topic!r}, which node {built.name!r} has written, is gone",
                 hint=f"--reset {built.name} writes it anew from the beginning of its inputs",
@@ -328,6 +337,3 @@ def ensure_topics(
         # Its records have the time of their events, which may be long ago: retention by time would
         # take what was written a moment ago.
         log.create(built.output.topic, partitions=partitions, retention_ms=-1)
-    writer = writer_name(app, built.folder)
-    if address.startswith("kafka://") and control_topic(writer) not in present:
-        create_control_topic(address, writer)

@@ -7,18 +7,26 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from graphlib import TopologicalSorter
 from pathlib import Path
 from types import FrameType
 
 from penstock import clock
 from penstock.errors import AppError, PenstockError
 from penstock.runtime.app import App
+from penstock.runtime.asking import Asked
 from penstock.runtime.folders import app_folder
-from penstock.runtime.installation import Installation, check_renewal, installed
-from penstock.runtime.keeping import views_kept, views_served
+from penstock.runtime.installation import (
+    Installation,
+    build_queries,
+    check_renewal,
+    installed,
+)
+from penstock.runtime.keeping import KeptViews, views_kept, views_served
+from penstock.runtime.rebuilding import Rebuilds
+from penstock.runtime.renewal import apply
 from penstock.runtime.status import AppStatus, NodeStatus
 from penstock.runtime.watch import Watch, cause_of
-from penstock.serve.projector import Projector
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +34,7 @@ _LOOK_EVERY = 0.25
 _TELL_EVERY = 1.0
 _KEEP_AGAIN = 5.0
 _STOP_WITHIN = 20.0
+_ATTACH_AGAIN = 5.0
 
 
 def run(
@@ -48,6 +57,7 @@ def run(
         status = AppStatus(
             app.name, os.getpid(), now, now, nodes, file=str(file.absolute()) if file else ""
         )
+        Asked(folder).forget()
         status.write(folder)  # Spark takes its time
         try:
             with (
@@ -60,8 +70,7 @@ def run(
                 if not once:
                     return supervisor.run(stop)
                 failing = supervisor.drain(stop)
-                if views is not None:
-                    views.finish()  # who asks for the present end is told when it is not reached
+                views.finish()  # who asks for the present end is told when it is not reached
                 return failing
         except Exception as error:
             status.error = cause_of(error)
@@ -79,60 +88,199 @@ class Supervisor:
         folder: Path,
         status: AppStatus,
         watcher: Callable[[AppStatus], None] | None = None,
-        views: Projector | None = None,
+        views: KeptViews | None = None,
     ) -> None:
-        self.watches = [Watch(installation, built) for built in installation.nodes]
         self._installation = installation
         self.status = status
-        status.nodes = [each.status for each in self.watches]
         self._folder = folder
         self._watcher = watcher
         self._views = views
+        if views is not None:
+            installation.offer = views.offer
         self._told = 0.0
         self._failing: list[str] = []
         self._keep_at = 0.0
+        self._attach_at = 0.0
+        self._rebuilds = Rebuilds(installation, folder, status.file)
+        self.watches: list[Watch] = []
+        self._watch()
+
+    def _watch(self) -> None:
+        """Makes a watch for each query there is; the statuses of nodes stay what they are, unless
+        a node has begun anew."""
+        installation = self._installation
+        folders = installation.folders
+        before = {
+            each.name: each
+            for watch in self.watches
+            for each in watch.statuses
+            if each.name in folders and folders[each.name].generation == each.generation
+        }
+        wake = self._views.wake if self._views is not None else lambda: None
+        self.watches = [Watch(installation, query, wake, before) for query in installation.queries]
+        order = [built.name for built in installation.nodes]
+        told = [status for watch in self.watches for status in watch.statuses]
+        self.status.nodes = sorted(told, key=lambda each: order.index(each.name))
 
     def drain(self, stop: threading.Event) -> int:
-        """Brings every node to the end of its inputs, each after those it reads from."""
-        failed: set[str] = set()
-        for watch in self.watches:
-            if failed & set(watch.inputs):
-                failed.add(watch.name)  # it would work on half of the rows
+        """Brings every query to the present end of its inputs, each after those it reads from."""
+        with self._shown():
+            return self._drain(stop)
+
+    def _drain(self, stop: threading.Event) -> int:
+        drained: set[str] = set()
+        while left := [each for each in self._in_order() if each.query.name not in drained]:
+            watch = left[0]
+            if stop.is_set() or self._reads_what_failed(watch):
+                drained.add(watch.query.name)
                 continue
-            watch.start(once=True)
-            while not watch.finish(_LOOK_EVERY):
-                self._keep_log()
-                self._tell()
-                if stop.is_set():
-                    watch.stop(_STOP_WITHIN)
-            if watch.status.state == "failed":
-                failed.add(watch.name)
+            while not self._drained(watch, stop) and watch.failures == 1 and watch.blamed:
+                pass  # once more, to be sure
+            if culprits := watch.culprits:
+                self._detach(watch, culprits)
+                continue
+            drained.add(watch.query.name)
+            if watch.query.is_beside and not watch.is_failed and not stop.is_set():
+                self._attach(watch)
             else:
-                watch.status.turn("stopped")
-            if stop.is_set():
-                break
+                watch.stop(_STOP_WITHIN)
         self._tell()
         return len(self.status.failing)
 
+    def _drained(self, watch: Watch, stop: threading.Event) -> bool:
+        draining = threading.Thread(target=watch.drain, kwargs={"at_present": True})
+        draining.start()
+        while draining.is_alive():
+            draining.join(_LOOK_EVERY)
+            self._keep_log()
+            self._tell()
+            if stop.is_set():
+                watch.halt()
+        return not watch.is_failed
+
+    def _in_order(self) -> list[Watch]:
+        """Each after those that write what it reads."""
+        writers = {
+            built.output.topic: watch.query.name
+            for watch in self.watches
+            for built in watch.query.nodes
+            if built.output
+        }
+        above = {
+            watch.query.name: {
+                writers[spec.topic]
+                for built in watch.query.nodes
+                for spec in built.sources
+                if writers.get(spec.topic, watch.query.name) != watch.query.name
+            }
+            for watch in self.watches
+        }
+        by_name = {watch.query.name: watch for watch in self.watches}
+        return [by_name[name] for name in TopologicalSorter(above).static_order()]
+
+    def _reads_what_failed(self, watch: Watch) -> bool:
+        """Whether it would work on half of the rows."""
+        failed = {each.output for each in self.status.nodes if each.state == "failed"}
+        return any(spec.topic in failed for built in watch.query.nodes for spec in built.sources)
+
     def run(self, stop: threading.Event) -> int:
+        with self._shown():
+            return self._run(stop)
+
+    def _run(self, stop: threading.Event) -> int:
         for watch in self.watches:
             watch.start()
-            self._tell()
+        self._tell()
         while not stop.wait(_LOOK_EVERY):
             self._keep_log()
-            for watch in self.watches:
-                watch.look()
+            self._rebuild()
+            if not self._rebuilds.is_preparing:
+                self._move_nodes()
             self._tell()
         self.status.stopping = True
         self._tell()
+        self._halt()
+        return len(self.status.failing)
+
+    def _halt(self) -> None:
         deadline = clock.monotonic() + _STOP_WITHIN
+        for watch in self.watches:
+            watch.halt()
         for watch in self.watches:
             try:
                 watch.stop(max(0.0, deadline - clock.monotonic()))
             except Exception as error:  # a signal to all processes has ended Spark before
-                logger.warning("node %s was cut short: %s", watch.name, cause_of(error))
-                watch.status.turn("stopped")
-        return len(self.status.failing)
+                logger.warning("query %s was cut short: %s", watch.query.name, cause_of(error))
+
+    # Nodes that are built anew, and nodes that move
+
+    def _rebuild(self) -> None:
+        """Does what somebody has asked for, when it is ready."""
+        renewal = self._rebuilds.ready()
+        if renewal is None:
+            return
+        try:
+            self._installation.log.topics()  # whether it can be reached: there is no way back later
+        except PenstockError as error:
+            self._rebuilds.failed(error)
+            return
+        self._halt()
+        if self._views is not None:
+            self._views.close()  # with what is committed of the old ones
+        building = apply(self._installation, renewal)
+        logger.info("%s is built anew beside the others", ", ".join(building))
+        self._renew()
+        self._rebuilds.done(building, renewal)
+        for each in self.watches:
+            each.start()
+        self._told = 0.0
+
+    def _move_nodes(self) -> None:
+        """Lets nodes that fail go on by themselves, and those that have caught up join the rest."""
+        for watch in self.watches:
+            if culprits := watch.culprits:
+                self._detach(watch, culprits)
+                for each in self.watches:
+                    each.start()
+                return
+        beside = [each for each in self.watches if each.query.is_beside]
+        ready = [each for each in beside if each.has_caught_up and not each.is_failed]
+        ready = [each for each in ready if not any(map(each.reads, beside))]
+        if ready and clock.monotonic() >= self._attach_at:
+            self._attach(ready[0])
+            for each in self.watches:
+                each.start()
+
+    def _detach(self, watch: Watch, culprits: set[str]) -> None:
+        nodes = [built for built in watch.query.nodes if built.name in culprits]
+        logger.warning("%s goes on by itself, and the others without it", ", ".join(culprits))
+        failed = {each.name: (each.error, each.restarts) for each in watch.statuses}
+        self._halt()
+        installation = self._installation
+        installation.detach(watch.query, nodes)
+        self._renew()
+        for each in self.status.nodes:
+            if each.name in culprits:
+                each.turn("failed")
+                each.error = failed[each.name][0]
+                each.retry_at = clock.now_ms()
+
+    def _attach(self, watch: Watch) -> None:
+        names = ", ".join(built.name for built in watch.query.nodes)
+        self._halt()
+        try:
+            if self._installation.attach(watch.query):
+                logger.info("%s has caught up, and goes on with the others", names)
+        except Exception as error:  # then it goes on beside them
+            logger.warning("%s cannot join the others yet: %s", names, cause_of(error))
+        self._attach_at = clock.monotonic() + _ATTACH_AGAIN
+        self._renew()
+
+    def _renew(self) -> None:
+        build_queries(self._installation, again=True)
+        if self._views is not None:
+            self._views.renew()
+        self._watch()
 
     def _keep_log(self) -> None:
         if clock.monotonic() < self._keep_at:
@@ -147,13 +295,37 @@ class Supervisor:
         """A failure at once, and before it is shown: who then asks is to be told the same."""
         self.status.views_error = self._views.error if self._views else ""
         failing = [each.name for each in self.status.failing]
-        if failing != self._failing or clock.monotonic() - self._told >= _TELL_EVERY:
+        is_due = clock.monotonic() - self._told >= _TELL_EVERY
+        if is_due or self._watcher is not None:
+            for watch in self.watches:
+                watch.note()
+        if failing != self._failing or is_due:
             self._failing = failing
             self._told = clock.monotonic()
             self.status.written_ms = clock.now_ms()
             self.status.write(self._folder)
-        if self._watcher is not None:
-            self._watcher(self.status)
+
+    @contextmanager
+    def _shown(self) -> Iterator[None]:
+        """Has the status shown by a thread of its own: a terminal that takes nothing, because
+        somebody has paused it, must not keep nodes from going on."""
+        watcher, is_over = self._watcher, threading.Event()
+        if watcher is None:
+            yield
+            return
+
+        def show() -> None:
+            while not is_over.wait(_LOOK_EVERY):
+                watcher(self.status)
+
+        thread = threading.Thread(target=show, name="penstock-shown", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+            watcher(self.status)
 
 
 @contextmanager

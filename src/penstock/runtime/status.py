@@ -9,7 +9,8 @@ from typing import Any, Literal, Self
 
 from penstock import clock
 
-State = Literal["starting", "running", "waiting", "failed", "stopped"]
+# A node is building until it has once seen all that there was in its inputs.
+State = Literal["starting", "building", "running", "waiting", "failed", "stopped"]
 # A silent app has a process that has stopped telling; of one that is gone there is not even that.
 Life = Literal["running", "silent", "gone", "stopped"]
 STATUS_FILE = "status.json"
@@ -70,11 +71,15 @@ class NodeStatus:
     late: int = 0  # rows that were kept, and came after the windows they belong to were let go
     dropped: int = 0  # rows that were left out, as duplicates are
     corrected: int = 0  # results that were taken back after they had been given out for good
+    uncomputable: dict[str, int] = field(default_factory=dict)  # rows, by what went wrong with them
     inputs: list[InputStatus] = field(default_factory=list)
     restarts: int = 0
     retry_at: int | None = None  # milliseconds since 1970
     error: str = ""
     output: str = ""
+    query: str = ""  # that it runs in, with others
+    built: int = 0  # rows that its query has read of its inputs, while it is building
+    to_build: int = 0  # and the rows that there are
 
     def turn(self, state: State) -> None:
         if state != self.state or not self.since_ms:
@@ -84,6 +89,11 @@ class NodeStatus:
     @property
     def lag(self) -> int:
         return sum(each.lag for each in self.inputs)
+
+    @property
+    def progress(self) -> int:
+        """Of one that is building, in percent; 100 is never told, as it is over then."""
+        return min(99, 100 * self.built // self.to_build) if self.to_build else 0
 
     @property
     def read(self) -> int:
@@ -100,6 +110,7 @@ class NodeStatus:
             total.update(each.rejected)
         if self.late:
             total["after its window"] = self.late
+        total.update(self.uncomputable)
         return total
 
     @property
@@ -142,7 +153,8 @@ class AppStatus:
     @property
     def alarms(self) -> list[tuple[NodeStatus, InputStatus]]:
         """The inputs of which too many rows are rejected, in nodes that go on."""
-        going = [node for node in self.nodes if node.state in ("running", "waiting")]
+        states = "building", "running", "waiting"
+        going = [node for node in self.nodes if node.state in states]
         return [(node, each) for node in going for each in node.inputs if each.alarm]
 
     def write(self, folder: Path) -> None:

@@ -38,8 +38,10 @@ class Views:
         self.path = app_folder(self.data, app) / VIEWS_FILE
 
     def __getitem__(self, name: str) -> "View":
-        if name not in (names := list(self)):
-            raise unknown_view(name, names)
+        if not is_kept(self.path):
+            raise unknown_view(name, [])
+        with opened(self.path) as reader:
+            reader.find(name)
         return View(self, name)
 
     def __iter__(self) -> Iterator[str]:

@@ -1,36 +1,33 @@
-"""Watching one node: its query, what it has come to, and when to start it again after a failure."""
+"""Watching a query: a thread that runs its batches, and starts it again after a failure."""
 
-import json
 import logging
 import math
 import re
-from collections import Counter
-from typing import Any
-
-from pyspark.errors import StreamingQueryException
-from pyspark.sql.streaming.query import StreamingQuery
+import threading
+from collections.abc import Callable, Mapping
 
 from penstock import clock
 from penstock.errors import ForeignCheckpoint, NodeChanged, PenstockError, TopicExists, WriterFenced
+from penstock.runtime.declarations import Node
+from penstock.runtime.engine import BuiltQuery, Engine
+from penstock.runtime.graph import downstream
 from penstock.runtime.installation import Installation
-from penstock.runtime.nodes import Built, writer_name
-from penstock.runtime.rate import Rate
-from penstock.runtime.rejected_share import RejectedShare
-from penstock.runtime.status import InputStatus, NodeStatus
-from penstock.streams.source.offsets import ProgressFiles, SourceOffset, Totals, totals
-from penstock.streams.source.spec import SourceSpec
-from penstock.streams.source.topic import SourceTopic, open_topic
-from penstock.streams.state import clean, counted
+from penstock.runtime.nodes import writer_name
+from penstock.runtime.status import NodeStatus, State
+from penstock.runtime.telling import Teller
 
 logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
-_KEPT_BATCHES = 100  # as many as Spark keeps offsets of
-_CLEAN_EVERY = 20
-_PUBLISH_AGAIN = 10.0
+_PUBLISH_EVERY, _PUBLISH_AGAIN = 1.0, 10.0  # seconds; the second after a failure
+_LOOK_SOON, _LOOK_LATER = 0.002, 0.02  # seconds between two looks for news
+_SOON = 2.0  # seconds of silence after which looks become rarer
+_QUIET = 0.5  # seconds of silence after which topics are told how far the clock is
+_TIMED = 0.1
+PATIENCE = 2  # failures after which nodes that are to blame are left to themselves
 
-# What starting again does not mend. A node that is fenced runs in another process, which would be
+# What starting again does not mend. A query that is fenced runs in another process, which would be
 # fenced in turn.
 _LASTING = tuple(
     each.__name__ for each in (WriterFenced, NodeChanged, ForeignCheckpoint, TopicExists)
@@ -39,259 +36,290 @@ _OURS = re.compile(r"penstock\.errors\.(\w+): (.+?(?:\n  hint: [^\n]+)?)(?=\n|$)
 
 
 class Watch:
-    def __init__(self, installation: Installation, built: Built) -> None:
+    """`on_commit` is called after every batch."""
+
+    def __init__(
+        self,
+        installation: Installation,
+        query: BuiltQuery,
+        on_commit: Callable[[], None] = lambda: None,
+        statuses: Mapping[str, NodeStatus] | None = None,
+    ) -> None:
+        """`statuses` are those of nodes that ran before, in whichever query."""
         self._installation = installation
-        self._built = built
-        self._query: StreamingQuery | None = None
-        self._topics: dict[str, SourceTopic] = {}
+        self.query = query
+        self._on_commit = on_commit
+        self._engine: Engine | None = None
+        self._tellers = [Teller(each, (statuses or {}).get(each.name)) for each in query.nodes]
+        self.statuses = [each.status for each in self._tellers]
+        self.failures = 0  # since the last batch that was committed
+        self.blamed: set[str] = set()  # the nodes that the last failure was about
+        self.has_caught_up = False
+        self._building = {each.name for each in query.nodes if not each.folder.is_whole}
         self._pause = _FIRST_PAUSE
         self._retry_at = 0.0
-        self._cleaned = -1
-        self._counted = -1
-        self._rate = Rate()
-        self._shares: dict[str, RejectedShare] = {}
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
         self._publish_at = 0.0
-        self._published: dict[tuple[str, int], int] = {}
-        self.status = NodeStatus(
-            built.name,
-            generation=built.folder.generation,
-            inputs=[
-                InputStatus(
-                    each.name,
-                    each.topic,
-                    timed=each.rule is not None,
-                    idle_after=each.rule.idle_after if each.rule else None,
-                    rejected_alarm=built.alarms.get(each.name),
-                    source=each.options(),
-                )
-                for each in built.sources
-            ],
-            output=built.output.topic if built.output else "",
+        self._published: dict[tuple[str, str, int], int] = {}
+
+    @property
+    def is_failed(self) -> bool:
+        return any(each.state == "failed" for each in self.statuses)
+
+    @property
+    def culprits(self) -> set[str]:
+        """The nodes that keep others from going on, if it is only some of them."""
+        if self.failures < PATIENCE or not self.is_failed:
+            return set()
+        names = {built.name for built in self.query.nodes}
+        below = {each for name in self.blamed for each in downstream(self._nodes, name)}
+        found = (self.blamed | below) & names
+        return found if found < names else set()
+
+    def reads(self, other: "Watch") -> bool:
+        """Whether it reads what another query writes, which then has to join the others first."""
+        written = {built.output.topic for built in other.query.nodes if built.output}
+        return other is not self and any(
+            spec.topic in written for built in self.query.nodes for spec in built.sources
         )
 
     @property
-    def name(self) -> str:
-        return self._built.name
+    def _nodes(self) -> Mapping[str, Node]:
+        return self._installation.app.nodes
 
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return self._built.node.inputs
+    # By itself
 
-    def start(self, *, once: bool = False) -> None:
-        """A failure is noted, not raised: the others go on."""
-        try:
-            self._query = self._installation.start(self._built, once=once)
-            self.status.turn("running")
-            self.status.retry_at = None
-            logger.info("node %s runs%s", self.name, " again" if self.status.restarts else "")
-        except Exception as error:  # whatever a node's code or Spark raises
-            self._failed(error)
+    def start(self) -> None:
+        if self._refuse():
+            return
+        self._thread = threading.Thread(
+            target=self._run, name=f"penstock-{self.query.name}", daemon=True
+        )
+        self._thread.start()
 
-    def finish(self, within: float | None = None) -> bool:
-        """Waits for a query that was started `once`, or so many seconds; true when it has ended."""
-        query = self._query
-        if query is None:
-            return True
-        try:
-            if within is None:
-                query.awaitTermination()
-            elif not query.awaitTermination(within):  # type: ignore[arg-type]
-                self._note(query)
-                return False
-        except StreamingQueryException as error:
-            self._failed(error)
-        self.look()
+    def _refuse(self) -> bool:
+        """Whether the query must not run. If one of its nodes is not what it was, the others wait
+        for somebody's decision: what they would do meanwhile, it could not catch up with."""
+        refused = self.query.refused
+        for status in self.statuses if refused else ():
+            status.turn("failed")
+            status.retry_at = None
+            which = refused.get(status.name)
+            first = next(iter(refused))
+            status.error = cause_of(which) if which else f"it runs together with {first}, see there"
+            if which is not None:
+                logger.error("node %s is not started: %s", status.name, status.error)
+        self._retry_at = math.inf if refused else self._retry_at
+        return bool(refused)
+
+    def _run(self) -> None:
+        silent_since = clock.monotonic()
+        while not self._stop.is_set():
+            if self.is_failed and not self._is_time():
+                self._stop.wait(0.1)
+                continue
+            moved = self._step(flush=clock.monotonic() - silent_since > _QUIET)
+            now = clock.monotonic()
+            if moved:
+                silent_since = now
+            elif self._engine is not None:
+                self._await_news(self._engine, silent_since)
+
+    def _is_time(self) -> bool:
+        if clock.monotonic() < self._retry_at:
+            return False
+        for status in self.statuses:
+            status.restarts += status.state == "failed"
         return True
 
-    def reach_end(self) -> bool:
-        """Starts the node if need be, and waits until it has read all there is.
-
-        False when it failed on the way; the next call starts it again.
-        """
-        if self._query is None:
-            self.start()
-        if self._query is not None:
-            try:
-                self._query.processAllAvailable()
-                self._note(self._query)
-            except StreamingQueryException as error:
-                self._failed(error)
-        return self._query is not None
-
-    def look(self) -> None:
-        """Brings the status up to date, and starts the node again when it is time."""
-        if self._query is None:
-            if self.status.state == "failed" and clock.monotonic() >= self._retry_at:
-                self.status.restarts += 1
-                self.start()
-            return
-        self._note(self._query)
-        if self._query.isActive:
-            is_busy = self.status.lag or self._query.status["isDataAvailable"]
-            self.status.turn("running" if is_busy else "waiting")
-            return
-        error = self._query.exception()
-        self._query = None
-        if error is not None:
+    def _await_news(self, engine: Engine, silent_since: float) -> None:
+        """Returns when there may be something to do, or it is told to stop."""
+        began = clock.monotonic()
+        try:
+            while not engine.has_news():
+                now = clock.monotonic()
+                pause = _LOOK_SOON if now - silent_since < _SOON else _LOOK_LATER
+                if self._stop.wait(pause):
+                    return
+                if engine.is_timed and now - began > _TIMED:
+                    return
+                if now - silent_since > _QUIET and engine.owes_promises:
+                    return
+        except Exception as error:  # whatever it is: nobody else would notice
             self._failed(error)
+
+    # Step by step
+
+    def _step(self, *, flush: bool = False) -> bool:
+        """False when there was nothing to do, or it failed: that is noted, and not raised."""
+        try:
+            if self._engine is None:
+                self._engine = self._installation.open_engine(self.query)
+                for status in self.statuses:
+                    status.turn(self._going(status))
+                    status.retry_at = None
+                logger.info("query %s runs", self.query.name)
+            ends = self._present_ends(self._engine)
+            moved = self._engine.step(flush=flush)
+            if ends is not None and _has_read(self._engine, ends):
+                self._has_seen_all()
+        except Exception as error:  # whatever a node's code or Spark raises
+            self._failed(error)
+            return False
+        self.has_caught_up |= not moved
+        if moved:
+            self.failures = 0
+            self._pause = _FIRST_PAUSE
+            for status in self.statuses:
+                status.error = ""
+                status.turn(self._going(status))
+            self._on_commit()
+        return moved
+
+    def _present_ends(self, engine: Engine) -> dict[str, dict[int, int]] | None:
+        """Where the sources end now; None when it does not matter, as it has caught up before."""
+        if self.has_caught_up and not self._building:
+            return None
+        return {spec.name: engine.ends(spec.name) for spec in engine.sources}
+
+    def _has_seen_all(self) -> None:
+        """All that there was when the last batch was planned. To wait for a moment without anything
+        new would take forever where events keep coming."""
+        self.has_caught_up = True
+        for built in self.query.nodes:
+            if built.name in self._building:
+                built.folder.note(whole=True)
+        self._building = set()
+
+    def _going(self, status: NodeStatus) -> State:
+        return "building" if status.name in self._building else "running"
+
+    def drain(self, *, at_present: bool = False) -> bool:
+        """Runs batches until there is nothing left to do; false when it failed on the way.
+
+        With `at_present` nothing is read that comes after this call.
+        """
+        if self._refuse():
+            return False
+        if self._engine is None:
+            self._step()
+        if self._engine is not None and at_present:
+            self._engine.stop_at_present()
+        while self._engine is not None and not self._stop.is_set() and self._step(flush=True):
+            self.note()
+        if self._engine is not None and not self._stop.is_set():
+            self._has_seen_all()
+        self._note_last()
+        return self._engine is not None
+
+    def note(self) -> None:
+        """Brings the statuses up to date."""
+        engine = self._engine
+        if engine is None:
+            return
+        for teller in self._tellers:
+            teller.note(engine)
+        for status in self.statuses:
+            if status.state != "failed":
+                going = self._going(status)
+                status.turn("waiting" if going == "running" and not status.lag else going)
+        self._note_progress()
+        self._publish_offsets()
+
+    def _note_last(self) -> None:
+        self._publish_at = 0.0
+        self.note()
+
+    def _note_progress(self) -> None:
+        """Of all nodes together: one that reads only others of the query is as far as these are."""
+        told = [each for status in self.statuses for each in status.inputs]
+        sources = {each.name: each for each in told if each.source}.values()
+        read = sum(each.read for each in sources)
+        there = read + sum(each.lag for each in sources)
+        for status in self.statuses:
+            if status.name in self._building:
+                status.built, status.to_build = read, there
+
+    def halt(self) -> None:
+        """Ends after the present batch."""
+        self._stop.set()
 
     def stop(self, patience: float) -> None:
         """Between two batches if one ends in time; what is interrupted is run again later."""
-        query = self._query
-        self._close_topics()
-        if query is None:
-            return
-        deadline = clock.monotonic() + patience
-        while query.isActive and query.status["isTriggerActive"] and clock.monotonic() < deadline:
-            clock.sleep(0.02)
-        query.stop()
-        self._note(query)
-        self._query = None
-        self.status.turn("stopped")
-        self._close_topics()
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(patience)
+            if self._thread.is_alive():
+                self._installation.session.sparkContext.cancelAllJobs()
+                self._thread.join(patience)
+        self._note_last()
+        self._close()
+        for status in self.statuses:
+            if status.state != "failed":
+                status.turn("stopped")
 
-    def _close_topics(self) -> None:
-        for topic in self._topics.values():
-            topic.close()
-        self._topics.clear()
+    def _close(self) -> None:
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
 
     def _failed(self, error: BaseException) -> None:
-        self._query = None
-        self.status.turn("failed")
-        self.status.error = cause_of(error)
-        if self.status.error.startswith(_LASTING):
-            self.status.retry_at, self._retry_at = None, math.inf
-            logger.error("node %s is not started again: %s", self.name, self.status.error)
+        self._close()
+        said = cause_of(error)
+        self.failures += 1
+        self.blamed = self.query.blamed(error)
+        is_lasting = said.startswith(_LASTING)
+        for status in self.statuses:
+            if self.blamed and status.name not in self.blamed:
+                continue  # it goes on as soon as the others are left to themselves
+            status.turn("failed")
+            status.error = said
+            status.retry_at = None if is_lasting else clock.now_ms() + round(self._pause * 1_000)
+        if is_lasting:
+            self._retry_at = math.inf
+            logger.error("query %s is not started again: %s", self.query.name, said)
             return
-        self.status.retry_at = clock.now_ms() + round(self._pause * 1_000)
         self._retry_at = clock.monotonic() + self._pause
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
-        logger.error("node %s failed: %s", self.name, self.status.error)
-
-    def _note(self, query: StreamingQuery) -> None:
-        progress = query.lastProgress
-        if progress is None:
-            return
-        status = self.status
-        self._pause = _FIRST_PAUSE  # a query that failed in its first batch has made no progress
-        status.error = ""
-        if "addBatch" in progress["durationMs"]:  # Spark also tells that there was nothing to do
-            status.batch = progress["batchId"]
-            status.batch_ms = progress["batchDuration"]
-        seen = status.read
-        ends = self._ends(progress["sources"])
-        for source, told in zip(self._built.sources, status.inputs, strict=True):
-            if source.name in ends:
-                self._note_input(source, told, ends[source.name])
-        now = clock.monotonic()
-        if status.read != seen:
-            began = now - status.batch_ms / 1_000
-            before = sum(totals(offset.progress).read for offset in ends.values())
-            self._rate.note(now, status.read, began=began, before=before)
-        status.rows_per_second = self._rate.at(now)
-        self._note_counts()
-        self._publish_offsets()
-        self._clean()
-
-    def _ends(self, told: list[dict[str, Any]]) -> dict[str, SourceOffset]:
-        """How far each source is, by name; Spark tells it in the order of its plan, and twice of
-        one that stands there twice."""
-        offsets = (_offset(one["endOffset"]) for one in told)
-        return {each.source: each for each in offsets if each is not None}
-
-    def _note_input(self, source: SourceSpec, told: InputStatus, offset: SourceOffset) -> None:
-        files = ProgressFiles(source.checkpoint, source.name)
-        progress = dict(offset.progress)
-        for number, end in offset.next.items():
-            if progress[number].at != end:
-                try:
-                    progress[number] = files.read(number, end)
-                except ForeignCheckpoint:  # planning has picked it up in this moment
-                    continue
-        told.read, told.kept, told.stragglers, rejected = totals(progress)
-        told.rejected = dict(rejected)
-        self._note_share(told, totals(offset.progress))
-        told.marks = sum(each.marks for each in progress.values())
-        told.clock = offset.clock
-        reached = {str(number): end for number, end in offset.next.items()}
-        if reached != told.next and not offset.is_settled:
-            told.moved_ms = clock.now_ms()
-        told.next = reached
-        if source.rule is not None:
-            told.clocks = {str(n): each.clock(source.rule) for n, each in progress.items()}
-        try:
-            topic = self._topics.get(source.name)
-            if topic is None:
-                topic = self._topics[source.name] = open_topic(source.log, source.topic)
-            told.end = {str(n): topic.bounds(n).end for n in range(topic.partitions())}
-        except PenstockError:  # the node itself says what is wrong with its topic
-            if topic := self._topics.pop(source.name, None):
-                topic.close()
-
-    def _note_share(self, told: InputStatus, before: Totals) -> None:
-        now = clock.monotonic()
-        share = self._shares.get(told.name)
-        if share is None:
-            share = RejectedShare(now, before.read, before.rejected.total())
-            self._shares[told.name] = share
-        share.note(now, told.read, sum(told.rejected.values()))
-        is_new = not told.alarm
-        told.rejected_share = share.at(now)
-        if told.alarm and is_new:
-            logger.warning("node %s: %s", self.name, told.alarm)
+        logger.error("query %s failed: %s", self.query.name, said)
 
     def _publish_offsets(self) -> None:
-        """Tells the log how far the node is, as a consumer group that every tool can show."""
-        offsets: dict[tuple[str, int], int] = {}
-        for told in self.status.inputs:
-            for number, end in told.next.items():
-                place = told.topic, int(number)
-                # A topic may be read twice, as what is kept of it and what is rejected.
-                offsets[place] = min(end, offsets.get(place, end))
-        changed = {
-            place: end for place, end in offsets.items() if self._published.get(place) != end
-        }
-        if not changed or clock.monotonic() < self._publish_at:
+        """Tells the log how far each node is, as a consumer group that every tool can show."""
+        if clock.monotonic() < self._publish_at:
             return
-        group = writer_name(self._installation.app.name, self._built.folder)
-        try:
-            self._installation.log.commit(group, changed)
-            self._published |= changed
-        except PenstockError as error:
-            # The log is out of reach, as the node itself will find; others are not to wait for it.
-            self._publish_at = clock.monotonic() + _PUBLISH_AGAIN
-            logger.warning("the offsets of %s were not published: %s", self.name, error.message)
-
-    def _note_counts(self) -> None:
-        place, batch = self._built.place, self.status.batch
-        if batch == self._counted:
-            return
-        try:
-            found: Counter[str] = Counter()
-            for name in place.releasing:
-                found.update(counted(place.state, name, place.buckets, batch))
-            for name, count in found.items():
-                setattr(self.status, name, count)
-            self._counted = batch
-        except PenstockError:  # Spark may have left the operator out of this batch
-            pass
-
-    def _clean(self) -> None:
-        batch = self.status.batch
-        if batch // _CLEAN_EVERY == self._cleaned:
-            return
-        self._cleaned = batch // _CLEAN_EVERY
-        place = self._built.place
-        for operator in place.operators:
+        self._publish_at = clock.monotonic() + _PUBLISH_EVERY
+        for teller in self._tellers:
+            group = writer_name(self._installation.app.name, teller.built.folder)
+            offsets: dict[tuple[str, int], int] = {}
+            for told in teller.status.inputs:
+                for number, end in told.next.items():
+                    place = told.topic, int(number)
+                    # A topic may be read twice, as what is kept of it and what is rejected.
+                    offsets[place] = min(end, offsets.get(place, end))
+            changed = {
+                place: end
+                for place, end in offsets.items()
+                if self._published.get((group, *place)) != end
+            }
+            if not changed:
+                continue
             try:
-                clean(place.state, operator, place.buckets, keep_from=batch - _KEPT_BATCHES)
-            except (PenstockError, OSError) as error:  # the node goes on, with more files
-                logger.warning("old state of %s was not removed: %s", self.name, error)
+                self._installation.log.commit(group, changed)
+                self._published |= {(group, *place): end for place, end in changed.items()}
+            except PenstockError as error:
+                # The log is out of reach, as the query itself will find.
+                self._publish_at = clock.monotonic() + _PUBLISH_AGAIN
+                logger.warning("the offsets of %s were not published: %s", group, error.message)
+                return
 
 
-def _offset(text: Any) -> SourceOffset | None:
-    content = json.loads(text) if isinstance(text, str) else text
-    return SourceOffset.from_json(content) if content else None
+def _has_read(engine: Engine, ends: Mapping[str, Mapping[int, int]]) -> bool:
+    return all(
+        engine.offsets[name].next.get(number, 0) >= end
+        for name, parts in ends.items()
+        for number, end in parts.items()
+    )
 
 
 def cause_of(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from penstock.runtime.query_folder import BESIDE
 from penstock.runtime.status import AppStatus, InputStatus, Life, NodeStatus, percent
 from penstock.streams.source.event_time import TIMES, Rule
 
@@ -15,10 +16,12 @@ def explain(status: AppStatus, node: NodeStatus, *, life: Life, now: int) -> lis
     return [
         *_app(status, life, now),
         *_state(node, life, now),
+        *_query(status, node),
         *_upstream(status, node),
         *(sentence for each in node.inputs for sentence in _lag(each, node, life)),
         *_clock(node),
         *(sentence for each in node.inputs for sentence in _rejected(each)),
+        *_uncomputable(node),
         *_corrected(node),
         *_late(node),
         *_dropped(node),
@@ -62,6 +65,11 @@ def _state(node: NodeStatus, life: Life, now: int) -> Iterator[str]:
                 f"{node.name} waits for new records in {_names(node)}: all {_rows(node.read)} "
                 f"there are have been read{_last_read(node, now)}."
             )
+        case "building":
+            yield (
+                f"{node.name} is being built: {node.built:,} of {_rows(node.to_build)} read, "
+                f"{node.progress} %; {_rate(node)}{_batch(node)}."
+            )
         case "running":
             yield f"{node.name} runs: {_rate(node)}{_batch(node)}."
         case "stopped":
@@ -70,6 +78,22 @@ def _state(node: NodeStatus, life: Life, now: int) -> Iterator[str]:
     if node.state != "failed" and node.restarts:
         why = f" and has not got further since: {node.error}" if node.error else "."
         yield f"It had to be started again {_times(node.restarts)}{why}"
+
+
+def _query(status: AppStatus, node: NodeStatus) -> Iterator[str]:
+    """Where it runs, if it matters."""
+    if node.query.startswith(BESIDE):
+        yield (
+            "It runs in a query of its own until it has caught up with the others, because it is "
+            "new, was built anew, or had failed."
+        )
+    elif node.query == node.name:
+        yield "It runs alone, in a query of its own."
+    elif node.query:
+        others = sum(each.query == node.query for each in status.nodes) - 1
+        if others:
+            nodes = "1 other node" if others == 1 else f"{others:,} other nodes"
+            yield f"It runs in query {node.query}, together with {nodes}."
 
 
 def _batch(node: NodeStatus) -> str:
@@ -178,6 +202,18 @@ def _rejected(told: InputStatus) -> Iterator[str]:
     rule = Rule.parse(told.source["event_time"]) if "event_time" in told.source else Rule()
     for reason, count in sorted(told.rejected.items(), key=lambda each: -each[1]):
         yield f"  {count:,} {reason}: {_meaning(reason, rule)}"
+
+
+def _uncomputable(node: NodeStatus) -> Iterator[str]:
+    total = sum(node.uncomputable.values())
+    if not total:
+        return
+    yield (
+        f"{_rows(total)} {'was' if total == 1 else 'were'} rejected because a value could not be "
+        f"computed; the topic {node.output}-rejected has them."
+    )
+    for reason, count in sorted(node.uncomputable.items(), key=lambda each: -each[1]):
+        yield f"  {count:,} {reason}"
 
 
 def _corrected(node: NodeStatus) -> Iterator[str]:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.serve import ordering
 from penstock.serve.catalog import Kept, last_batch, quoted, versions_of
 from penstock.serve.changelog import Cut, Spans
 from penstock.serve.columns import sql_values
@@ -45,6 +46,7 @@ def create_history(connection: sqlite3.Connection, kept: Kept) -> None:
         f'"@from_ms" INTEGER, "@to_ms" INTEGER, {columns}, '
         'PRIMARY KEY (_key, "@from")) WITHOUT ROWID'
     )
+    connection.execute(ordering.index(kept, kept.history))
     for end in ("@from", "@to"):
         index = quoted(f"{kept.name}@{kept.id} by {end}")
         connection.execute(f"CREATE INDEX {index} ON {kept.history} ({quoted(end)})")

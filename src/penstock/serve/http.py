@@ -8,7 +8,7 @@ GET /views/revenue/changes                   server-sent events
 import json
 import threading
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,19 +16,17 @@ from typing import Annotated, Any
 import anyio
 from anyio.to_thread import run_sync
 from fastapi import Depends, FastAPI, Header, Query, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response, StreamingResponse
-from starlette.middleware.trustedhost import TrustedHostMiddleware
+from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from penstock import clock
 from penstock.clock import instant_text
-from penstock.errors import AppError, InvalidInput, PenstockError, UnknownName, ViewBehind
+from penstock.errors import AppError, InvalidInput, ViewBehind
 from penstock.serve.catalog import Kept
 from penstock.serve.reading import MAX_ROWS, Filter, Page, ViewReader, is_kept, opened
+from penstock.serve.refusals import OwnHosts, refuse_in_json
 from penstock.serve.subscription import Event, Subscription
 
-HOSTS = ["127.0.0.1", "localhost"]  # others are pages from elsewhere that try their luck
 _OWN = frozenset({"limit", "after", "position", "timeout", "as_of"})  # what is no column
 _MAX_QUERY = 8 * 1024  # bytes
 _MAX_WAIT = 60_000
@@ -37,7 +35,6 @@ _MAX_SUBSCRIBERS = 100
 _PARCEL = 1024 * 1024  # bytes of events that are sent at once, and one event more
 _LOOK_EVERY = 0.1
 _ALIVE_EVERY = 15.0
-_STATUS: Mapping[type[PenstockError], int] = {UnknownName: 404, InvalidInput: 400, ViewBehind: 504}
 
 Wait = Callable[[str, str, str], None]
 """Returns once the view, by its name, has seen the positions; the last is the time limit."""
@@ -52,19 +49,10 @@ def web_app(
     is set."""
     bounded = [Depends(_check_length)]
     web = FastAPI(title=app, docs_url=None, redoc_url=None, dependencies=bounded)
-    web.add_middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)
+    web.add_middleware(OwnHosts)
+    refuse_in_json(web)
     waiting = anyio.CapacityLimiter(_MAX_WAITING)
     subscribers: set[object] = set()
-
-    @web.exception_handler(PenstockError)
-    def refuse(request: Request, error: PenstockError) -> JSONResponse:
-        status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 503)
-        return JSONResponse({"error": error.message, "hint": error.hint}, status)
-
-    @web.exception_handler(RequestValidationError)
-    def refuse_parameter(request: Request, error: RequestValidationError) -> JSONResponse:
-        wrong = error.errors()[0]
-        return JSONResponse({"error": f"{wrong['loc'][-1]}: {wrong['msg']}", "hint": ""}, 400)
 
     @web.get("/views")
     def views() -> list[dict[str, Any]]:
@@ -92,7 +80,7 @@ def web_app(
                     kept,
                     _filters(request),
                     limit=limit,
-                    after=None if after is None else _key(after),
+                    after=None if after is None else _place(after),
                     batch=None if as_of is None else batch_at(reader, kept, as_of),
                 )
             return _as_json(kept, page)
@@ -134,7 +122,12 @@ def web_app(
         except BaseException:
             subscribers.discard(place)
             raise
-        return _EventStream(_events(subscription, stop), lambda: subscribers.discard(place))
+
+        def end() -> None:
+            subscribers.discard(place)
+            subscription.close()
+
+        return _EventStream(_events(subscription, stop), end)
 
     return web
 
@@ -142,7 +135,7 @@ def web_app(
 class _EventStream(StreamingResponse):
     def __init__(self, content: AsyncIterator[bytes], at_end: Callable[[], None]) -> None:
         """`at_end` is called in any case, also when nobody is there any more for the first event,
-        so that `content` never begins."""
+        so that `content` never begins; on a thread, as it may wait for a connection to end."""
         super().__init__(content, media_type="text/event-stream")
         self._at_end = at_end
 
@@ -150,7 +143,8 @@ class _EventStream(StreamingResponse):
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._at_end()
+            with anyio.CancelScope(shield=True):
+                await run_sync(self._at_end)
 
 
 async def _events(subscription: Subscription, stop: threading.Event) -> AsyncIterator[bytes]:
@@ -201,7 +195,7 @@ def _filters(request: Request) -> list[Filter]:
     return found
 
 
-def _key(token: str) -> bytes:
+def _place(token: str) -> bytes:
     try:
         return urlsafe_b64decode(token)
     except ValueError:

@@ -15,7 +15,6 @@ logger = logging.getLogger(__name__)
 PORT = 8333
 _HOST = "127.0.0.1"
 _HEAD_BYTES = 16 * 1024  # of a request, its address among them
-_CONCURRENCY = 200
 _END_WITHIN = 2  # seconds for what is being answered
 
 
@@ -39,7 +38,9 @@ def listening(make: Callable[[threading.Event], "FastAPI"], port: int = PORT) ->
 
 
 def _bound(port: int) -> socket.socket:
-    place = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # Without the name of its protocol, asyncio does not set TCP_NODELAY on what it accepts, and
+    # small answers wait for the client to acknowledge those before.
+    place = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         place.bind((_HOST, port))
@@ -71,16 +72,17 @@ class _Serving(threading.Thread):
         # Brought by this thread, as it takes long, and Spark is starting meanwhile.
         import uvicorn
 
+        from penstock.serve.protocol import Protocol
+
         config = uvicorn.Config(
             self._make(self._stop_event),
-            http="h11",
+            http=Protocol,
             ws="none",
             log_config=None,
             access_log=False,
             lifespan="off",
             server_header=False,
             h11_max_incomplete_event_size=_HEAD_BYTES,
-            limit_concurrency=_CONCURRENCY,
             timeout_graceful_shutdown=_END_WITHIN,
         )
         server = uvicorn.Server(config)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from penstock.clock import instant_text
 from penstock.errors import InvalidInput
 from penstock.events.record import Position
+from penstock.serve import ordering
 from penstock.serve.catalog import Kept, last_batch, quoted
 
 Row = tuple[Any, ...]
@@ -26,7 +27,9 @@ def as_of(kept: Kept, batch: int, more: str = "") -> str:
 
 
 def _is_valid(table: str, batch: int) -> str:
-    return f'{table}"@from" <= {batch} AND ({table}"@to" IS NULL OR {table}"@to" > {batch})'
+    """By the key or in its order: the plus keeps SQLite from the indexes of batches, of which most
+    are earlier or later."""
+    return f'+{table}"@from" <= {batch} AND (+{table}"@to" IS NULL OR +{table}"@to" > {batch})'
 
 
 def batch_at(connection: sqlite3.Connection, kept: Kept, when: int | Position) -> int:
@@ -128,13 +131,15 @@ def differences(
     width = len(kept.columns)
     names = [quoted(each.name) for each in kept.columns]
     chosen = ", ".join([*(f"o.{name}" for name in names), *(f"n.{name}" for name in names)])
+    both = zip(ordering.terms(kept, "o."), ordering.terms(kept, "n."), strict=True)
+    order = ", ".join(f"coalesce({old}, {new})" for old, new in both)
     rows = connection.execute(
         f'WITH changed AS (SELECT _key FROM {kept.history} WHERE "@from" > ?1 AND "@from" <= ?2 '
         f'UNION SELECT _key FROM {kept.history} WHERE "@to" > ?1 AND "@to" <= ?2) '
         f"SELECT o._key IS NOT NULL, n._key IS NOT NULL, {chosen} FROM changed c "
         f"LEFT JOIN {kept.history} o ON o._key = c._key AND {_is_valid('o.', before)} "
         f"LEFT JOIN {kept.history} n ON n._key = c._key AND {_is_valid('n.', after)} "
-        "ORDER BY c._key",
+        f"ORDER BY {order}",
         (before, after),
     )
     for was, is_there, *values in rows:

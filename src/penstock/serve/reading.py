@@ -1,7 +1,8 @@
 """Reading the file of an app's views, while the app that writes it runs or not.
 
 Whoever reads sees the state after one batch, never half of one, and never waits for the writer. All
-that is read by one opened reader is of one moment, whatever is written or built anew meanwhile.
+that is read by one opened reader is read in one transaction, whatever is written or built anew
+meanwhile, so views of one group are at the same batch.
 """
 
 import re
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 from penstock import clock
 from penstock.errors import InvalidInput, StorageFailed, UnknownName, did_you_mean
 from penstock.events.record import Position
-from penstock.serve import catalog, past
+from penstock.serve import catalog, ordering, past
 from penstock.serve.catalog import Kept, quoted
 from penstock.serve.columns import asked_value
 
@@ -36,7 +37,7 @@ class Filter(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Rows in the order of their keys, and the key after which the next page begins, if any."""
+    """Rows in the order of their keys, and the place after which the next page begins, if any."""
 
     rows: list[tuple[Any, ...]]
     next: bytes | None
@@ -98,11 +99,10 @@ class ViewReader:
 
     def find(self, name: str) -> Kept:
         """Raises UnknownName, with the names there are."""
-        views = self.views()
-        for kept in views:
-            if kept.name == name:
+        for kept in catalog.tables(self._connection, name):
+            if kept.is_current:
                 return kept
-        raise unknown_view(name, [each.name for each in views])
+        raise unknown_view(name, [each.name for each in self.views()])
 
     def row(self, kept: Kept, key: bytes, *, batch: int | None = None) -> tuple[Any, ...] | None:
         """The row of a key, now or after a batch."""
@@ -124,17 +124,25 @@ class ViewReader:
         after: bytes | None = None,
         batch: int | None = None,
     ) -> Page:
-        """Rows that fit, after a key; as they are now or were after a batch. Raises InvalidInput
+        """Rows that fit, after a place; as they are now or were after a batch. Raises InvalidInput
         when they are not found in time, as where filters leave few rows of many."""
         source = kept.table if batch is None else f"({past.as_of(kept, batch, '_key, ')})"
-        where, values = _where(kept, filters, after)
+        terms = ordering.terms(kept)
+        place = None if after is None else ordering.read_place(kept, after)
+        conditions, values = _where(kept, filters)
+        rows: list[tuple[Any, ...]] = []
         deadline = clock.monotonic() + MAX_SECONDS
         self._connection.set_progress_handler(lambda: clock.monotonic() > deadline, _STEPS)
         try:
-            rows = self._connection.execute(
-                f"SELECT _key, {kept.names} FROM {source}{where} ORDER BY _key LIMIT ?",
-                (*values, limit + 1),
-            ).fetchall()
+            for each in ordering.stretches(kept, place):
+                where = _all([*each.conditions, *conditions])
+                rows += self._connection.execute(
+                    f"SELECT {', '.join(terms)}, {kept.names} FROM {source}{where} "
+                    f"ORDER BY {each.order} LIMIT ?",
+                    (*each.values, *values, limit + 1 - len(rows)),
+                )
+                if len(rows) > limit:
+                    break
         except sqlite3.OperationalError as error:
             if str(error) != "interrupted":
                 raise
@@ -145,14 +153,18 @@ class ViewReader:
             ) from error
         finally:
             self._connection.set_progress_handler(None, 0)
-        more = rows[limit - 1][0] if len(rows) > limit else None
-        return Page([row[1:] for row in rows[:limit]], more)
+        goes_on = len(rows) > limit
+        return Page(
+            [row[len(terms) :] for row in rows[:limit]],
+            ordering.write_place(rows[limit - 1][: len(terms)]) if goes_on else None,
+        )
 
     def scan(self, kept: Kept, filters: Sequence[Filter] = ()) -> Iterator[tuple[Any, ...]]:
         """All rows that fit, in the order of their keys."""
-        where, values = _where(kept, filters)
+        conditions, values = _where(kept, filters)
+        order = ", ".join(ordering.terms(kept))
         yield from self._connection.execute(
-            f"SELECT {kept.names} FROM {kept.table}{where} ORDER BY _key", values
+            f"SELECT {kept.names} FROM {kept.table}{_all(conditions)} ORDER BY {order}", values
         )
 
     def views_read(self, sql: str) -> list[Kept]:
@@ -239,14 +251,13 @@ def unknown_view(name: str, names: Sequence[str]) -> UnknownName:
     return UnknownName(f"there is no view {name!r}", hint=did_you_mean(name, names) or there)
 
 
-def _where(
-    kept: Kept, filters: Sequence[Filter], after: bytes | None = None
-) -> tuple[str, list[Any]]:
+def _where(kept: Kept, filters: Sequence[Filter]) -> tuple[list[str], list[Any]]:
     found = [_condition(kept, each) for each in filters]
-    if after is not None:
-        found.append(("_key > ?", after))
-    conditions = " AND ".join(condition for condition, _ in found)
-    return f" WHERE {conditions}" if found else "", [value for _, value in found]
+    return [condition for condition, _ in found], [value for _, value in found]
+
+
+def _all(conditions: Sequence[str]) -> str:
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
 
 def _condition(kept: Kept, asked: Filter) -> tuple[str, Any]:

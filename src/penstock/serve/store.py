@@ -1,28 +1,39 @@
 """Writing the file of an app's views: rows and offsets change in one transaction.
 
-So, after any crash, a table is exactly the fold of its topic up to the offsets noted with it.
+So, after any crash, a table is exactly the fold of its topic up to the offsets noted with it, and
+tables that move together are at the same batch.
 """
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock import clock
 from penstock.errors import StorageFailed
 from penstock.events.schema import schema_text
-from penstock.serve import catalog, history
+from penstock.serve import catalog, history, ordering
 from penstock.serve.catalog import Kept, quoted
-from penstock.serve.changelog import Cut, ViewSource
-from penstock.serve.columns import columns_of, sql_values
-from penstock.streams.source.keys import encode_keys
+from penstock.serve.changelog import Changes, Cut, ViewSource
+from penstock.serve.columns import columns_of
+from penstock.serve.upserts import keys_of, upsert
+
+_STATEMENTS = 1024  # that stay prepared: a handful for each view
+
+
+@dataclass(frozen=True)
+class Move:
+    """What brings one table to a cut: `changes` are all between what is noted and there."""
+
+    kept: Kept
+    source: ViewSource
+    cut: Cut
+    changes: Iterable[Changes] = ()
 
 
 class ViewStore:
@@ -72,11 +83,8 @@ class ViewStore:
                     self._drop(kept)
 
     def open(self, source: ViewSource, identity: str, starts: Mapping[int, int]) -> Kept:
-        """The table that goes on with what this source gives; a new one where none fits it.
-
-        A new one is current at once where there is none, or where the topic of the present one is
-        gone; otherwise it is built beside it, until `switch`.
-        """
+        """The table that goes on with what this source gives; a new one where none fits it, which
+        is not shown yet. The present one goes where its topic is gone."""
         with _refusals(self._path), self._transaction():
             present = catalog.tables(self._connection, source.name)
             for kept in present:
@@ -87,13 +95,10 @@ class ViewStore:
                     )
                     return replace(kept, versions_ms=source.versions_ms)
             for kept in present:
-                if not kept.is_current:  # something was being built that nobody wants any more
+                # Something was being built that nobody wants any more.
+                if not kept.is_current or _is_gone(kept, source, identity):
                     self._drop(kept)
-            current = next((kept for kept in present if kept.is_current), None)
-            made = self._make(source, identity, starts)
-            if current is None or _is_gone(current, source, identity):
-                return self._switch(made)
-            return made
+            return self._make(source, identity, starts)
 
     def _make(self, source: ViewSource, identity: str, starts: Mapping[int, int]) -> Kept:
         columns = columns_of(source.schema)
@@ -125,17 +130,15 @@ class ViewStore:
         self._connection.execute(
             f"CREATE TABLE {made.table} (_key BLOB PRIMARY KEY, {typed}) WITHOUT ROWID"
         )
-        by = ", ".join(map(quoted, made.key))
-        index = quoted(f"{made.name}@{made.id} by key")
-        self._connection.execute(f"CREATE INDEX {index} ON {made.table} ({by})")
+        self._connection.execute(ordering.index(made, made.table))
         if made.versions_ms is not None:
             history.create_history(self._connection, made)
         return made
 
-    def switch(self, kept: Kept) -> Kept:
-        """Shows this table under the view's name from now on, and removes all others of it."""
+    def switch(self, tables: Iterable[Kept]) -> list[Kept]:
+        """Shows these tables under their views' names, and removes all others of them."""
         with _refusals(self._path), self._transaction():
-            return self._switch(kept)
+            return [self._switch(kept) for kept in tables]
 
     def _switch(self, kept: Kept) -> Kept:
         for other in catalog.tables(self._connection, kept.name):
@@ -162,64 +165,57 @@ class ViewStore:
 
     def apply(
         self,
-        kept: Kept,
-        source: ViewSource,
-        cut: Cut,
-        rows: Iterable[tuple[int, pa.RecordBatch]],
+        moves: Sequence[Move],
+        at_ms: int,
         done_ms: Mapping[int, int],
-    ) -> Kept:
-        """Brings the table to the cut: `rows` are all between what is noted and there, each with
-        its partition, and `done_ms` says of each batch when it was done."""
-        kept = replace(kept, at_ms=max(done_ms.values()))
-        changed: set[int] = set()
+        *,
+        switch: bool = False,
+    ) -> list[Kept]:
+        """Brings all tables to their cuts, which are after the same batch, done at `at_ms`, or
+        none. `done_ms` says when each batch was done that changes a view with versions. With
+        `switch`, the tables are those that are shown from then on."""
         with _refusals(self._path), self._transaction():
-            for partition, some in rows:
-                keys = _keys(some, kept)
-                self._upsert(kept, keys, some)
-                if kept.versions_ms is not None:
-                    batches = cut.batches_at(partition, some["_offset"].to_numpy())
-                    history.add_versions(self._connection, kept, keys, some, batches, done_ms)
-                    changed.update(np.unique(batches).tolist())
-            if kept.versions_ms is not None:
-                read_by = source.batches.read_by
-                history.add_batches(self._connection, kept, cut, changed, done_ms, read_by)
-                oldest = clock.now_ms() - kept.versions_ms
-                kept = replace(kept, history_ms=history.prune(self._connection, kept, oldest))
-            kept = replace(kept, batch=cut.batch, offsets=dict(cut.ends))
-            self._connection.execute(
-                'UPDATE "@views" SET batch = ?, at_ms = ?, history_ms = ?, offsets = ? '
-                "WHERE id = ?",
-                (kept.batch, kept.at_ms, kept.history_ms, json.dumps(kept.offsets), kept.id),
+            moved = [self._move(each, at_ms, done_ms) for each in moves]
+            self._connection.executemany(
+                'UPDATE "@views" SET batch = ?, at_ms = ? WHERE id = ?',
+                [(kept.batch, kept.at_ms, kept.id) for kept in moved],
             )
-        return kept
+            return [self._switch(kept) for kept in moved] if switch else moved
 
-    def _upsert(self, kept: Kept, keys: pa.Array, rows: pa.RecordBatch) -> None:
-        """Of one key's rows the last counts."""
-        codes = keys.dictionary_encode().indices.to_numpy()
-        last = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
-        np.maximum.at(last, codes, np.arange(len(codes)))
-        chosen = pa.array(np.sort(last))
-        keys, rows = keys.take(chosen), rows.take(chosen)
-        deleted = rows["_deleted"]
-        gone = keys.filter(deleted).to_pylist()
-        self._connection.executemany(
-            f"DELETE FROM {kept.table} WHERE _key = ?", ((key,) for key in gone)
+    def _move(self, move: Move, at_ms: int, done_ms: Mapping[int, int]) -> Kept:
+        kept, cut = move.kept, move.cut
+        if not cut.marks:
+            return replace(kept, batch=cut.batch, at_ms=at_ms)
+        changed: set[int] = set()
+        for rows, batches in move.changes:
+            keys = keys_of(rows, kept)
+            upsert(self._connection, kept, keys, rows)
+            if kept.versions_ms is not None:
+                history.add_versions(self._connection, kept, keys, rows, batches, done_ms)
+                changed.update(np.unique(batches).tolist())
+        history_ms = kept.history_ms
+        if kept.versions_ms is not None:
+            read_by = move.source.batches.read_by
+            history.add_batches(self._connection, kept, cut, changed, done_ms, read_by)
+            oldest = clock.now_ms() - kept.versions_ms
+            history_ms = history.prune(self._connection, kept, oldest)
+        self._connection.execute(
+            'UPDATE "@views" SET history_ms = ?, offsets = ? WHERE id = ?',
+            (history_ms, json.dumps(cut.ends), kept.id),
         )
-        present = pa.array(~deleted.to_numpy(zero_copy_only=False))
-        keys, rows = keys.filter(present), rows.filter(present)
-        values = [sql_values(rows[each.name], each.form) for each in kept.columns]
-        # The columns of the key stay what they are, and so does their index.
-        others = [quoted(each.name) for each in kept.columns if each.name not in kept.key]
-        change = ", ".join(f"{name} = excluded.{name}" for name in others)
-        self._connection.executemany(
-            f"INSERT INTO {kept.table} VALUES (?{', ?' * len(values)}) "
-            f"ON CONFLICT (_key) DO {f'UPDATE SET {change}' if change else 'NOTHING'}",
-            zip(keys.to_pylist(), *values, strict=True),
+        return replace(
+            kept, batch=cut.batch, at_ms=at_ms, history_ms=history_ms, offsets=dict(cut.ends)
         )
 
 
 def _connected(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30.0)
+    return sqlite3.connect(
+        path,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=30.0,
+        cached_statements=_STATEMENTS,
+    )
 
 
 def _fits(kept: Kept, source: ViewSource, identity: str) -> bool:
@@ -234,12 +230,6 @@ def _fits(kept: Kept, source: ViewSource, identity: str) -> bool:
 def _is_gone(kept: Kept, source: ViewSource, identity: str) -> bool:
     """Whether the topic of a table was made again under its name: nothing is left of the old."""
     return kept.topic == source.topic and kept.identity != identity
-
-
-def _keys(rows: pa.RecordBatch, kept: Kept) -> pa.Array:
-    """Those of the records; one that somebody has put there by hand may have none."""
-    keys = rows["_key"]
-    return pc.coalesce(keys, encode_keys(rows, kept.key)) if keys.null_count else keys
 
 
 @contextmanager

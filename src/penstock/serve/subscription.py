@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock import clock
 from penstock.errors import InvalidInput
@@ -16,7 +17,7 @@ from penstock.streams.source.progress import Progress
 from penstock.streams.source.ranges import Range
 from penstock.streams.source.rows import RowReader
 from penstock.streams.source.spec import SourceSpec
-from penstock.streams.source.topic import open_topic
+from penstock.streams.source.topic import SourceTopic, made_again, open_topic
 
 _AT_ONCE = 10_000  # records of a partition between two looks at whether anybody still listens
 _ID = re.compile(r"(\d{1,18}):((?:\d{1,9}=\d{1,18}(?:,\d{1,9}=\d{1,18})*)?)")
@@ -35,10 +36,19 @@ class Event:
         return f"id: {self.id}\nevent: {self.kind}\ndata: {self.data}\n\n".encode()
 
 
+class _Source(NamedTuple):
+    """What the changes of a table, by its id, are read with."""
+
+    table: int
+    topic: SourceTopic
+    reader: RowReader
+
+
 class Subscription:
     """Follows what the view's table has, so that no change is told before it can be read.
 
-    Belongs to one thread at a time.
+    Belongs to one thread at a time. The topic stays open between two polls, as over the wire that
+    is a client with connections of its own; `close` ends it.
     """
 
     def __init__(
@@ -49,6 +59,7 @@ class Subscription:
         self._path = path
         self._log = log
         self._view = view
+        self._source: _Source | None = None
         kept = self._kept()
         self._table = kept.id
         self._offsets = {} if from_start else dict(kept.offsets)
@@ -72,16 +83,7 @@ class Subscription:
             yield Event(self._id(), "rebuilt", json.dumps({"view": kept.name}))
         if all(self._offsets.get(n, 0) >= end for n, end in kept.offsets.items()):
             return
-        topic = open_topic(self._log, kept.topic, kept.identity)
-        reader = RowReader(
-            SourceSpec(
-                log=self._log,
-                topic=kept.topic,
-                schema=parse_schema(kept.schema),
-                key=kept.key,
-                metadata=("offset",),
-            )
-        )
+        topic, reader = self._opened(kept)
         try:
             for number, end in kept.offsets.items():
                 begin = max(self._offsets.get(number, 0), topic.bounds(number).start)
@@ -94,8 +96,33 @@ class Subscription:
                         self._offsets[number] = offsets[place] + 1
                         yield self._event(kept, values, is_gone=deleted[place])
                 self._offsets[number] = max(until, begin)
-        finally:
-            topic.close()
+        except Exception:
+            self.close()  # the next poll connects anew
+            raise
+
+    def _opened(self, kept: Kept) -> tuple[SourceTopic, RowReader]:
+        """Raises DataLost when the topic is no longer the one that the table was made of."""
+        if self._source is not None and self._source.table != kept.id:
+            self.close()
+        if self._source is None:
+            spec = SourceSpec(
+                log=self._log,
+                topic=kept.topic,
+                schema=parse_schema(kept.schema),
+                key=kept.key,
+                metadata=("offset",),
+            )
+            topic = open_topic(self._log, kept.topic, kept.identity)
+            self._source = _Source(kept.id, topic, RowReader(spec))
+        elif str(self._source.topic.id) != kept.identity:
+            self.close()
+            raise made_again(kept.topic)
+        return self._source.topic, self._source.reader
+
+    def close(self) -> None:
+        source, self._source = self._source, None
+        if source is not None:
+            source.topic.close()
 
     def _event(self, kept: Kept, values: tuple[object, ...], *, is_gone: bool) -> Event:
         row = kept.as_json(values)

@@ -3,7 +3,6 @@
 from typing import Protocol
 
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
 class Sink(Protocol):
@@ -11,5 +10,6 @@ class Sink(Protocol):
     def kind(self) -> str:
         """What its nodes are called by, after the name of what they read."""
 
-    def writer(self, rows: DataFrame, *, node: str) -> DataStreamWriter:
-        """A writer over these rows; the runtime gives it its checkpoint and starts it."""
+    def write(self, rows: DataFrame, batch: int, *, node: str) -> None:
+        """Writes the rows of a batch, whose numbers grow; after a crash the last one comes again
+        with the same rows. The rows may be looked at more than once."""

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 BatchFunction = Callable[[DataFrame, int], None]
 
@@ -20,8 +19,8 @@ class EachBatch:
     function: BatchFunction
     kind: str = "each_batch"
 
-    def writer(self, rows: DataFrame, *, node: str) -> DataStreamWriter:
-        return rows.writeStream.foreachBatch(_whole(self.function))
+    def write(self, rows: DataFrame, batch: int, *, node: str) -> None:
+        self.function(rows, batch)
 
 
 @dataclass(frozen=True)
@@ -31,28 +30,10 @@ class Console:
     rows: int = 20
     kind: str = "console"
 
-    def writer(self, rows: DataFrame, *, node: str) -> DataStreamWriter:
-        def show(batch: DataFrame, number: int) -> None:
-            if not batch.isEmpty():
-                print(f"{node}, batch {number}")  # noqa: T201
-                batch.show(self.rows, truncate=False)
-
-        return rows.writeStream.foreachBatch(_whole(show))
-
-
-def _whole(function: BatchFunction) -> BatchFunction:
-    """Computes the batch once, to its end: only where rows were read are progress and state kept,
-    and a function may look at a few of them, or at all of them twice."""
-
-    def run(rows: DataFrame, batch: int) -> None:
-        rows.persist()
-        try:
-            rows.count()
-            function(rows, batch)
-        finally:
-            rows.unpersist()
-
-    return run
+    def write(self, rows: DataFrame, batch: int, *, node: str) -> None:
+        if not rows.isEmpty():
+            print(f"{node}, batch {batch}")  # noqa: T201
+            rows.show(self.rows, truncate=False)
 
 
 def each_batch(function: BatchFunction) -> EachBatch:

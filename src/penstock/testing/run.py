@@ -15,7 +15,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import date, datetime
@@ -35,12 +35,12 @@ from penstock.log import Log
 from penstock.runtime.app import App
 from penstock.runtime.declarations import Derivation, Topic
 from penstock.runtime.folders import app_folder
-from penstock.runtime.installation import Installation, installed
+from penstock.runtime.installation import Installation, build_queries, installed
 from penstock.runtime.keeping import projector
 from penstock.runtime.nodes import Builder, Built
-from penstock.runtime.status import AppStatus
+from penstock.runtime.status import AppStatus, NodeStatus
 from penstock.runtime.views import Views
-from penstock.runtime.watch import Watch
+from penstock.runtime.watch import PATIENCE, Watch
 from penstock.serve.projector import Projector
 from penstock.streams.source.keys import encode_keys
 from penstock.streams.source.progress import Progress
@@ -51,6 +51,7 @@ from penstock.streams.source.spec import SourceSpec
 from penstock.streams.source.topic import open_topic
 from penstock.streams.spark.crash import POINTS
 from penstock.streams.spark.place import forget_warm
+from penstock.streams.spark.query.rejections import REJECTED_ROWS, rejected_topic
 from penstock.streams.spark.session import open_session
 
 Row = Mapping[str, Any]
@@ -184,23 +185,58 @@ class Run:
     # On
 
     def drain(self) -> None:
-        """Brings every node to the end of its inputs. Raises NodeFailed with the reason.
+        """Brings every node to the end of its inputs. Raises NodeFailed with the reason, when the
+        others are there.
 
-        Nodes are started by the first drain and go on by themselves after it.
+        Queries are started by the first drain and go on by themselves after it.
         """
         if not self._watches:
-            self._watches = [Watch(self._installed(), built) for built in self._nodes()]
+            self._watches = self._fresh_watches()
             self._opened.callback(self._stop)
-        for watch in self._watches:
-            while not watch.reach_end():
-                if not self._count_crashes(watch.name):
-                    raise NodeFailed(
-                        f"node {watch.name!r} failed: {watch.status.error}",
-                        hint="what its function or its input did is above",
-                    )
-            self._check_conservation(watch)
-            self._count_crashes(watch.name)
+        failed = [status for watch in self._in_turn() for status in self._drained(watch)]
         self._keep_views()
+        if failed:
+            raise NodeFailed(
+                f"node {failed[0].name!r} failed: {failed[0].error}",
+                hint="what its function or its input did is above",
+            )
+
+    def _fresh_watches(self) -> list[Watch]:
+        before = {each.name: each for watch in self._watches for each in watch.statuses}
+        installation = self._installed()
+        return [Watch(installation, query, statuses=before) for query in installation.queries]
+
+    def _in_turn(self) -> Iterator[Watch]:
+        """The queries, those among them that come about while others are drained."""
+        seen: set[str] = set()
+        while left := [each for each in self._watches if each.query.name not in seen]:
+            seen.add(left[0].query.name)
+            yield left[0]
+            if left[0].culprits:
+                seen.remove(left[0].query.name)
+                self._move(lambda: self._detach(left[0]))
+            elif left[0].query.is_beside and not left[0].is_failed:
+                self._move(lambda: self._installed().attach(left[0].query))
+
+    def _drained(self, watch: Watch) -> list[NodeStatus]:
+        """The nodes that failed on the way, unless they are detached next."""
+        while not watch.drain():
+            if not self._count_crashes(watch) and watch.failures >= PATIENCE:
+                return [] if watch.culprits else [each for each in watch.statuses if each.error]
+        self._check_conservation(watch)
+        self._count_crashes(watch)
+        return []
+
+    def _detach(self, watch: Watch) -> None:
+        nodes = [built for built in watch.query.nodes if built.name in watch.culprits]
+        self._installed().detach(watch.query, nodes)
+
+    def _move(self, change: Callable[[], object]) -> None:
+        for watch in self._watches:
+            watch.stop(patience=0.0)
+        change()
+        build_queries(self._installed(), again=True)
+        self._watches = self._fresh_watches()
 
     def _keep_views(self) -> None:
         """Brings the tables of the views up to date, and tells of the nodes as a running app."""
@@ -211,22 +247,24 @@ class Run:
             self._projector = self._opened.enter_context(projector(installation))
         self._projector.catch_up()
         now = clock.now_ms()
-        told = [watch.status for watch in self._watches]
+        told = [status for watch in self._watches for status in watch.statuses]
         status = AppStatus(self.app.name, os.getpid(), now, now, told)
         status.write(app_folder(self.app.data, self.app.name))
 
-    def _count_crashes(self, node: str) -> int:
+    def _count_crashes(self, watch: Watch) -> int:
         """How many of those that were ordered have come about since the last look."""
-        left = sum(1 for _ in (self._points / node).glob("*"))
-        came = self._ordered[node] - left
-        self._ordered[node] = left
+        came = 0
+        for built in watch.query.nodes:
+            left = sum(1 for _ in (self._points / built.name).glob("*"))
+            came += self._ordered[built.name] - left
+            self._ordered[built.name] = left
         self.crashes += came
         return came
 
     def _stop(self) -> None:
-        for watch, built in zip(self._watches, self._nodes(), strict=True):
+        for watch in self._watches:
             watch.stop(patience=0.0)
-            forget_warm(built.folder.checkpoint)
+            forget_warm(watch.query.graph.program.state)
 
     def _installed(self) -> Installation:
         if self._installation is None:
@@ -238,13 +276,14 @@ class Run:
         return self._installed().nodes
 
     def _check_conservation(self, watch: Watch) -> None:
-        for told in watch.status.inputs:
-            rejected = sum(told.rejected.values())
-            span = sum(told.next.values())
-            assert told.read == told.kept + rejected, (
-                f"{watch.name} lost rows of {told.name}: {told}"
-            )
-            assert told.read + told.marks == span, f"{watch.name} skipped records: {told}"
+        for status in watch.statuses:
+            for told in status.inputs:
+                rejected = sum(told.rejected.values())
+                span = sum(told.next.values())
+                assert told.read == told.kept + rejected, (
+                    f"{status.name} lost rows of {told.name}: {told}"
+                )
+                assert told.read + told.marks == span, f"{status.name} skipped records: {told}"
 
     # Out
 
@@ -272,21 +311,23 @@ class Run:
         return self.app.views
 
     def rejected(self, name: str) -> list[dict[str, Any]]:
-        """The rows of a stream that were rejected, with reason, detail and place."""
-        return list(self._read(replace(self._spec(name), rejected=True)))
+        """The rows that were rejected of a stream, or by a node, with reason, detail and place."""
+        spec = self._spec(name)
+        if not isinstance(self.app.declared[name], Derivation):
+            return list(self._read(replace(spec, rejected=True)))
+        topic = rejected_topic(spec.topic)
+        if topic not in self.log.topics():  # it is made with the first of them
+            return []
+        return list(self._read(SourceSpec(log=spec.log, topic=topic, schema=REJECTED_ROWS)))
 
     def batch(self, name: str) -> list[dict[str, Any]]:
         """What the node gives when its code runs once over all that the log holds."""
         installation = self._installed()
         builder = Builder(
-            self.app.name,
             installation.session,
             installation.source_log,
             self.app.declared,
             installation.folders,
-            buckets=self.app.buckets or 1,
-            one_host=True,
-            streaming=False,
         )
         for node in self.app.ordered_nodes():
             built = builder.build(node)

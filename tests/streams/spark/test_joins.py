@@ -65,7 +65,7 @@ def test_left_join_within_5_s_gives_a_null_row_only_once_the_clock_passes(
         assert shown(run.view("ads"), "search", "page") == [(1, "a")]
         assert [row["page"] for row in run.topic("ads")] == [None, "a"]
         (watch,) = run._watches
-        assert watch.status.corrected == 1
+        assert watch.statuses[0].corrected == 1
 
 
 @pytest.mark.parametrize("how", ["inner", "full", "semi", "anti"])
@@ -266,7 +266,7 @@ def test_events_of_one_key_are_spread_when_the_table_is_in_every_bucket(
         kept = {
             built.name: [
                 bucket.rows
-                for operator in built.place.operators
+                for operator in built.place.states.values()
                 for bucket in state_info(built.folder.state, operator, 3)
             ]
             for built in run._nodes()

@@ -318,6 +318,31 @@ def test_changed_code_is_refused_until_somebody_decides(
         assert table(log, "totals", "customer") == counts
 
 
+def test_a_node_that_runs_alone_is_built_anew_from_the_beginning(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def shop(**aggregates: Any) -> App:
+        app = App("shop", data=tmp_path, spark=spark, buckets=2)
+        app.stream("orders", ORDER)
+
+        @app.derive("totals", key="customer", alone=True)
+        def totals(orders: DataFrame) -> DataFrame:
+            return ps.aggregate(orders, by="customer", **aggregates)
+
+        return app
+
+    with served(tmp_path) as log:
+        log.create("orders", partitions=1)
+        append(log, "orders", [order(number, number % 2) for number in range(10)])
+        assert shop(n=ps.count()).run(once=True) == 0
+        append(log, "orders", [order(10, 0)])
+        assert shop(latest=ps.max("id")).run(once=True, rebuild=["totals"]) == 0
+        assert table(log, "totals-v2", "customer") == {0: {"latest": 10}, 1: {"latest": 9}}
+        append(log, "orders", [order(11, 1)])
+        assert shop(latest=ps.max("id")).run(once=True) == 0
+        assert table(log, "totals-v2", "customer") == {0: {"latest": 10}, 1: {"latest": 11}}
+
+
 def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 

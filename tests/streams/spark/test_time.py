@@ -134,4 +134,4 @@ def test_one_input_silent(spark: SparkSession) -> None:
         run.feed("clicks", [{"at": at("10:04:59")}], partition=1)
         assert counted() == {"10:00": 2, "10:06": 1}
         (watch,) = run._watches
-        assert watch.status.late == 1
+        assert watch.statuses[0].late == 1

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from penstock.streams.state import BucketState, StateSchema
+from penstock.streams.state import BucketState, StateSchema, arena
 from penstock.streams.state.bucket import unmap
 
 Contents = dict[str, str]
@@ -46,6 +47,11 @@ class Host:
         """The folder of the arena there is."""
         (folder,) = self.warm.iterdir()
         return folder
+
+    def weights(self) -> tuple[int, int]:
+        """Of the files that the arena was made from."""
+        found = np.memmap(self.arena / "rows", np.int64, "r")
+        return int(found[arena._BASE]), int(found[arena._SINCE_BASE])
 
     def lose_arena(self) -> None:
         shutil.rmtree(self.warm, ignore_errors=True)

@@ -1,6 +1,7 @@
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -38,11 +39,13 @@ def other(tmp_path: Path) -> Host:
     return Host(tmp_path, SCHEMA, name="b")
 
 
-def step(host: Host, version: int, *, keys: int = 50, commit: bool = True) -> None:
+def step(
+    host: Host, version: int, *, after: int | None = None, keys: int = 50, commit: bool = True
+) -> None:
     """A step that adds some keys, changes some, and removes some."""
     random = np.random.default_rng(version)
     batch = pa.record_batch({"key": pa.array([f"k{i}" for i in random.integers(0, keys, 20)])})
-    with host.open(version - 1) as state:
+    with host.open(version - 1 if after is None else after) as state:
         found = state.find_or_add(batch)
         np.add.at(state.fixed("n"), found, 1)
         state.valid("n")[found] = True
@@ -52,10 +55,10 @@ def step(host: Host, version: int, *, keys: int = 50, commit: bool = True) -> No
             state.commit(version)
 
 
-def expected(version: int, *, keys: int = 50) -> Contents:
-    """What the steps up to this version add up to."""
+def expected(version: int, *, steps: Sequence[int] | None = None, keys: int = 50) -> Contents:
+    """What the steps up to this version add up to: those of all versions, unless they are given."""
     counts: dict[str, tuple[int, str, int]] = {}
-    for each in range(version + 1):
+    for each in range(version + 1) if steps is None else steps[: steps.index(version) + 1]:
         chosen = [f"k{i}" for i in np.random.default_rng(each).integers(0, keys, 20)]
         for key in chosen:
             counts[key] = counts.get(key, (0,))[0] + 1, f"v{each}", each
@@ -376,13 +379,97 @@ def test_a_lost_delta_is_missed_even_if_the_arena_has_it(host: Host) -> None:
         host.open(0)
 
 
-def test_versions_follow_one_by_one(host: Host) -> None:
-    with host.open(-1) as state:
-        state.commit(3)  # the first may be any
+@pytest.mark.parametrize("version", [-1, 0, 2, 3])
+def test_a_version_is_higher_than_the_one_before(host: Host, version: int) -> None:
+    step(host, 3, after=-1)  # the first may be any
     with host.open(3) as state, pytest.raises(InvalidInput, match="cannot follow version 3"):
-        state.commit(5)
+        state.commit(version)
     with pytest.raises(InvalidInput):
         host.open(-2)
+
+
+@pytest.mark.parametrize("after", [-1, 0, 3])
+def test_what_lies_between_a_version_and_the_one_that_it_follows_is_given_up(
+    host: Host, other: Host, after: int
+) -> None:
+    step(host, 0)
+    step(host, 3, after=0)
+    step(host, 8, after=3)
+    step(other, 9, after=after)
+    followed = [each for each in (0, 3) if each <= after]
+
+    for each in (host, other):
+        assert each.contents(9) == expected(9, steps=[*followed, 9])
+        each.lose_arena()
+        assert each.contents(9) == expected(9, steps=[*followed, 9])
+    assert host.contents(8) == expected(8, steps=[0, 3, 8])
+
+
+WITH_GAPS = [2, 3, 7, 20, 21, 400, 5000]
+
+
+@pytest.mark.parametrize("light", [True, False], ids=["with bases", ""])
+@pytest.mark.parametrize("whole", [True, False], ids=["some whole", ""])
+class TestVersionsWithGaps:
+    @pytest.fixture(autouse=True)
+    def _files(self, light: bool, whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        if light:
+            monkeypatch.setattr("penstock.streams.state.durable._LEAST_WEIGHT", 0)
+        if whole:
+            monkeypatch.setattr(bucket, "WHOLE_ROWS", 10)
+
+    def take_steps(self, host: Host, versions: Sequence[int] = WITH_GAPS) -> None:
+        for before, version in pairwise([-1, *versions]):
+            step(host, version, after=before)
+
+    def test_steps_follow_each_other_on_the_same_arena(
+        self, host: Host, rebuilds: Rebuilds
+    ) -> None:
+        for before, version in pairwise([-1, *WITH_GAPS]):
+            step(host, version, after=before)
+            assert host.contents(version) == expected(version, steps=WITH_GAPS)
+        assert rebuilds.count == 1
+
+    def test_a_host_that_is_behind_catches_up(self, host: Host, other: Host) -> None:
+        self.take_steps(host, WITH_GAPS[:3])
+        for seen in WITH_GAPS[:3]:
+            assert other.contents(seen) == expected(seen, steps=WITH_GAPS)
+        for before, version in pairwise(WITH_GAPS[2:]):
+            step(host, version, after=before)
+        assert other.contents(5000) == expected(5000, steps=WITH_GAPS)
+        step(other, 6000, after=5000)
+        assert host.contents(6000) == expected(6000, steps=[*WITH_GAPS, 6000])
+
+    def test_every_version_is_built_again(self, host: Host) -> None:
+        self.take_steps(host)
+        for version in (21, 2, 5000, 3, 400):
+            assert host.contents(version) == expected(version, steps=WITH_GAPS)
+        for version in WITH_GAPS:
+            host.restart_process()
+            host.lose_arena()
+            assert host.contents(version) == expected(version, steps=WITH_GAPS)
+
+    def test_a_step_that_is_run_again_writes_the_same(self, host: Host, other: Host) -> None:
+        self.take_steps(host)
+        before = host.written(5000)
+        step(host, 5000, after=400)
+        assert host.written(5000) == before
+        step(other, 5000, after=400)
+        assert host.written(5000) == before
+
+    def test_a_step_that_was_killed_is_taken_from_the_version_before(self, host: Host) -> None:
+        self.take_steps(host, WITH_GAPS[:-1])
+        step(host, 5000, after=400, commit=False)
+        _dirty(host.arena / "rows")
+        host.restart_process()
+        step(host, 5000, after=400)
+        assert host.contents(5000) == expected(5000, steps=WITH_GAPS)
+
+    def test_a_version_in_a_gap_is_not_there(self, host: Host) -> None:
+        self.take_steps(host)
+        for version in (0, 5, 399, 401, 6000):
+            with pytest.raises(StateMissing, match="files of versions 2 to 5000"):
+                host.open(version)
 
 
 def test_after_the_commit_nothing_can_be_changed(host: Host) -> None:

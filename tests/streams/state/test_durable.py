@@ -1,4 +1,5 @@
 import contextlib
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from penstock.errors import InvalidInput, StateDamaged, StateMismatch, StateMissing
 from penstock.streams.state import StateSchema, bucket, clean, durable, look_up, state_info
-from penstock.streams.state.durable import BucketFiles
+from penstock.streams.state.durable import BucketFiles, Warm, Weights
 from penstock.streams.state.files import TRAILER_BYTES
 from tests.streams.state.hosts import Host
 
@@ -26,8 +27,8 @@ def light(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(durable, "_FILE_WEIGHT", 0)
 
 
-def step(host: Host, version: int, ids: range) -> None:
-    with host.open(version - 1) as state:
+def step(host: Host, version: int, ids: range, after: int | None = None) -> None:
+    with host.open(version - 1 if after is None else after) as state:
         found = state.find_or_add(pa.record_batch({"id": np.asarray(ids)}))
         state.put(found, pa.record_batch({"n": np.full(len(ids), version)}))
         state.commit(version)
@@ -152,8 +153,9 @@ def test_a_delta_in_the_wrong_place_is_noticed(host: Host) -> None:
     host.file(2).write_bytes(host.file(1).read_bytes())
     host.lose_arena()
 
-    with pytest.raises(StateDamaged, match="holds version 1"):
-        host.open(3)
+    for version in (2, 3):
+        with pytest.raises(StateDamaged, match="holds version 1"):
+            host.open(version)
 
 
 def test_a_delta_of_another_history_is_noticed(host: Host, tmp_path: Path) -> None:
@@ -164,7 +166,7 @@ def test_a_delta_of_another_history_is_noticed(host: Host, tmp_path: Path) -> No
     host.file(1).write_bytes(elsewhere.file(1).read_bytes())
     host.lose_arena()
 
-    with pytest.raises(StateMismatch, match="version 1 of the state does not follow"):
+    with pytest.raises(StateMismatch, match="version 2 of the state does not follow"):
         host.open(2)
 
 
@@ -174,8 +176,203 @@ def test_a_gap_is_noticed(host: Host) -> None:
     host.file(1).unlink()
     host.lose_arena()
 
-    with pytest.raises(StateMissing, match=r"version 1 .* is not there"):
+    with pytest.raises(StateMissing, match=r"version 2 .* does not follow version 0") as raised:
         host.open(3)
+    assert str(host.file(0).parent) in raised.value.message
+    assert "restore" in raised.value.hint
+
+
+WITH_GAPS = [2, 5, 9, 30, 31, 77]
+
+
+def take_steps(host: Host, versions: list[int]) -> None:
+    for before, version in pairwise([-1, *versions]):
+        step(host, version, range(version, version + 3), after=before)
+
+
+@pytest.mark.parametrize("lost", WITH_GAPS)
+@pytest.mark.parametrize("has_arena", [False, True], ids=["", "arena behind"])
+def test_a_lost_delta_is_noticed_wherever_it_lies(host: Host, lost: int, has_arena: bool) -> None:
+    """But where an arena has what it held."""
+    take_steps(host, WITH_GAPS)
+    expected = host.contents(77)
+    host.lose_arena()
+    if has_arena:
+        assert len(host.contents(9)) == 9
+    host.file(lost).unlink()
+
+    if has_arena and lost <= 9:
+        assert host.contents(77) == expected
+    else:
+        with pytest.raises(StateMissing, match="of the state cannot be read"):
+            host.open(77)
+
+
+def test_a_lost_delta_is_not_missed_before_a_base(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_steps(host, WITH_GAPS[:3])
+    monkeypatch.setattr(durable, "_LEAST_WEIGHT", 0)
+    step(host, 30, range(3), after=9)
+    assert host.file(30, "base").exists()
+    monkeypatch.undo()
+    for before, version in pairwise(WITH_GAPS[3:]):
+        step(host, version, range(3), after=before)
+    expected = [host.contents(version) for version in WITH_GAPS[3:]]
+    host.file(5).unlink()
+
+    for version, contents in zip(WITH_GAPS[3:], expected, strict=True):
+        host.lose_arena()
+        assert host.contents(version) == contents
+    with pytest.raises(StateMissing, match=r"version 9 .* does not follow version 2"):
+        host.open(9)
+    host.file(2).unlink()
+    with pytest.raises(StateMissing, match=r"version 9 .* it is not the first"):
+        host.open(9)
+
+
+@pytest.mark.usefixtures("light")
+@pytest.mark.parametrize("given_up", [5, 7])
+def test_what_a_batch_left_that_was_given_up_is_passed_over(host: Host, given_up: int) -> None:
+    """Its file may come even later than that of the next step, of a task that nobody waits for."""
+    take_steps(host, [1, 2, 3, 4])
+    late = Host(host.durable.parent, SCHEMA, name="b")
+    step(host, 9, range(2), after=4)
+    step(late, given_up, range(100, 900), after=4)
+    assert host.file(given_up, "base").exists()
+    step(host, 12, range(20, 22), after=9)
+    expected = host.contents(12)
+
+    assert len(expected) == 9
+    assert clean(host.address, "sum", 1, keep_from=11)
+    for each in (host, late):
+        each.lose_arena()
+        assert each.contents(12) == expected
+        assert len(each.contents(9)) == 7
+
+
+def test_a_first_step_passes_over_what_was_given_up(host: Host) -> None:
+    step(host, 3, range(50), after=-1)
+    step(host, 8, range(2), after=-1)
+    step(host, 9, range(3), after=8)
+    assert len(host.contents(9)) == 3
+
+    host.lose_arena()
+    assert len(host.contents(9)) == 3
+
+
+def test_the_last_version_may_be_given_up_and_nothing_goes_that_is_before_it(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(durable, "_LEAST_WEIGHT", 0)
+    take_steps(host, [0, 2, 4])
+    assert host.file(4, "base").exists()
+    clean(host.address, "sum", 1, keep_from=50)
+
+    assert host.file(2).exists()
+    step(host, 60, range(2), after=2)
+    host.lose_arena()
+    assert len(host.contents(60)) == 5
+
+
+def test_a_host_that_is_a_little_behind_a_large_base_does_not_read_it(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(durable, "_FILE_WEIGHT", 0)
+    late = Host(host.durable.parent, SCHEMA, name="b")
+    step(host, 0, range(5000), after=-1)
+    step(host, 3, range(2), after=0)
+    late.contents(3)
+    monkeypatch.setattr(durable, "_LEAST_WEIGHT", 0)
+    step(host, 5, range(4900), after=3)
+    step(host, 7, range(4900), after=5)
+    (base,) = bases(host, 8)
+    monkeypatch.setattr(durable, "_LEAST_WEIGHT", 2**40)
+    step(host, 20, range(3), after=7)
+    files = BucketFiles(host.address, "sum", 0, 1)
+    weights = Weights(*late.weights())
+    identities = {each: files.trailer(each).identity for each in (0, 3, 5, 7)}
+
+    assert base in (5, 7)
+    behind = 0, 5 if base == 7 else 3
+    far, near = (files.route(20, Warm(at, identities[at], weights)) for at in behind)
+    assert (far.base, far.from_arena) == (base, False)
+    assert (near.base, near.from_arena) == (None, True)
+    assert near.weights == far.weights
+    assert late.contents(20) == host.contents(20)
+
+
+def test_a_delta_of_another_history_is_noticed_after_a_gap(host: Host) -> None:
+    take_steps(host, [0, 4])
+    step(host, 0, range(9), after=-1)  # from the beginning, in the same folder
+
+    with pytest.raises(StateMissing, match=r"version 4 .* does not follow version 0"):
+        host.open(4)
+
+
+def test_a_whole_version_of_another_history_is_noticed_after_a_gap(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket, "WHOLE_ROWS", 3)
+    step(host, 0, range(3))
+    step(host, 4, range(3), after=0)
+    assert host.written(4)[0] == "base"
+    host.lose_arena()
+    assert len(host.contents(4)) == 3
+    step(host, 0, range(5, 7))
+
+    with pytest.raises(StateMissing, match=r"version 4 .* does not follow version 0"):
+        host.open(4)
+
+
+def test_deltas_after_a_whole_version_of_another_history(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket, "WHOLE_ROWS", 3)
+    step(host, 0, range(3))
+    step(host, 4, range(3), after=0)
+    step(host, 6, range(1), after=4)
+    step(host, 4, range(1, 4), after=0)
+    assert [host.written(version)[0] for version in (0, 4, 6)] == ["delta", "delta", "delta"]
+    step(host, 0, range(1, 4))
+    step(host, 4, range(1, 4), after=0)
+    assert host.written(4)[0] == "base"
+
+    with pytest.raises(StateMissing, match=r"version 6 .* does not follow version 4"):
+        host.open(6)
+
+
+@pytest.mark.usefixtures("light")
+def test_clean_keeps_the_version_that_was_the_newest_one_then(host: Host) -> None:
+    versions = list(range(0, 90, 3))
+    for before, version in pairwise([-1, *versions]):
+        step(host, version, range(version, version + 50), after=before)
+    contents = {version: host.contents(version) for version in versions}
+    files = BucketFiles(host.address, "sum", 0, 1)
+    assert files.kept() == tuple(versions)
+    for keep_from in (1, 40, 74, 85, 86, 1000):
+        clean(host.address, "sum", 1, keep_from)
+        kept = files.kept()
+        assert kept[0] <= keep_from
+        assert kept[-1] == 87
+        assert files.at(keep_from) == min(keep_from // 3 * 3, 87)
+        for version in kept:
+            host.lose_arena()
+            assert host.contents(version) == contents[version]
+    assert kept[0] > 40
+
+
+@pytest.mark.usefixtures("light")
+def test_gaps_change_nothing_about_bases(host: Host, tmp_path: Path) -> None:
+    """What they weigh is noted in the arena, and found out anew from the files."""
+    elsewhere = Host(tmp_path / "else", SCHEMA)
+    for number in range(40):
+        step(host, number, range(number, number + 50))
+        elsewhere.lose_arena()
+        before = number * 7 - 7 if number else -1
+        step(elsewhere, number * 7, range(number, number + 50), after=before)
+
+    assert [each * 7 for each in bases(host, 40)] == bases(elsewhere, 280)
 
 
 def test_files_are_arrow_streams(host: Host) -> None:
@@ -221,12 +418,12 @@ def test_a_version_that_changed_more_than_is_left_is_written_whole(
     assert look_up(host.address, "sum", 1, {"id": 7}, version=3) == {"id": 7, "n": 7}
     assert look_up(host.address, "sum", 1, {"id": 5}, version=3) is None
     (info,) = state_info(host.address, "sum", 1)
-    assert (info.rows, info.versions) == (3, range(5))
+    assert (info.rows, info.versions) == (3, (0, 1, 2, 3, 4))
     clean(host.address, "sum", 1, 2)
     assert not host.file(1, "base").exists()
     assert len(host.contents(2)) == 2
     (info,) = state_info(host.address, "sum", 1)
-    assert info.versions == range(2, 5)
+    assert info.versions == (2, 3, 4)
 
 
 def test_a_whole_version_takes_the_place_of_a_delta_of_another_history(

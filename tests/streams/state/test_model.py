@@ -4,7 +4,7 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -47,7 +47,8 @@ changes = st.one_of(
     st.tuples(st.just("do what is due"), times),
     st.tuples(st.just("look at groups"), st.lists(numbers, max_size=8)),
 )
-steps = st.tuples(st.lists(changes, max_size=5), st.none() | times)  # and the clock of the commit
+# With the clock of the commit, and how much higher than the last version its version is.
+steps = st.tuples(st.lists(changes, max_size=5), st.none() | times, st.just(1) | st.integers(1, 40))
 events = st.one_of(
     st.tuples(st.just("step"), steps),
     st.tuples(st.just("step"), steps),
@@ -166,46 +167,62 @@ def test_the_state_is_what_all_versions_add_up_to(
         run(model, Path(folder), happenings)
 
 
+class Done(NamedTuple):
+    """A step that was committed."""
+
+    version: int
+    detail: Any
+    written: tuple[str, bytes]
+    result: tuple[Values, int | None]  # the contents, and the clock
+
+
 def run(model: Model, folder: Path, happenings: list[tuple[str, Any]]) -> None:
     hosts = [Host(folder, model.schema, name=name) for name in ("a", "b")]
-    # Steps, what they wrote, and what came of them: the contents, and the clock.
-    done: list[tuple[Any, tuple[str, bytes], tuple[Values, int | None]]] = []
-    kept_from = -1
+    done: list[Done] = []
+    given_up: dict[int, int] = {}  # versions that were gone back from, and what they follow
+    first_kept = -1  # how many of the steps are too old to be opened
+
+    def last() -> int:
+        return done[-1].version if done else -1
 
     def reached() -> tuple[Values, int | None]:
-        return done[-1][2] if done else ({}, None)
+        return done[-1].result if done else ({}, None)
 
-    def step(
-        detail: tuple[list[tuple[str, Any]], int | None], *, commit: bool = True
-    ) -> tuple[Values, int | None]:
-        changes, clock = detail
+    def step(detail: Any, *, version: int | None = None, commit: bool = True) -> Done | None:
+        changes, clock, more = detail
         before, clock_before = reached()
         contents = dict(before)
-        with hosts[0].open(len(done) - 1) as state:
+        with hosts[0].open(last()) as state:
             assert state.clock == clock_before
             for change in changes:
                 model.apply(contents, change, state)
             assert len(state) == len(contents)
-            if commit:
-                state.commit(len(done), clock)
-                # It never goes back.
-                clocks = [each for each in (clock_before, clock) if each is not None]
-                assert state.clock == max(clocks, default=None)
-                return contents, state.clock
-        return contents, clock_before
+            if not commit:
+                return None
+            if version is None:
+                version = last() + more
+            state.commit(version, clock)
+            given_up.pop(version, None)
+            # It never goes back.
+            clocks = [each for each in (clock_before, clock) if each is not None]
+            assert state.clock == max(clocks, default=None)
+            return Done(version, detail, hosts[0].written(version), (contents, state.clock))
 
     for what, detail in happenings:
         host = hosts[0]
+        can_go_back = bool(done) and len(done) - 2 >= first_kept
         if what == "step":
-            result = step(detail)
-            done.append((detail, host.written(len(done)), result))
+            taken = step(detail)
+            assert taken is not None
+            done.append(taken)
         elif what == "fail":
             step(detail, commit=False)
-        elif what == "again" and len(done) - 2 >= kept_from and done:
-            detail, written, _ = done.pop()
-            result = step(detail)
-            assert host.written(len(done)) == written
-            done.append((detail, written, result))
+        elif what == "again" and can_go_back:
+            before = done.pop()
+            again = step(before.detail, version=before.version)
+            assert again is not None
+            assert again.written == before.written
+            done.append(again)
         elif what == "move":
             hosts.reverse()
         elif what == "lose the arena":
@@ -214,16 +231,19 @@ def run(model: Model, folder: Path, happenings: list[tuple[str, Any]]) -> None:
             host.restart_process()
         elif what == "dirty" and host.warm.exists() and (host.arena / "rows").exists():
             np.memmap(host.arena / "rows", np.int64, "r+")[arena._DIRTY] = 1
-        elif what == "clean" and done:
-            kept_from = max(kept_from, len(done) - 3)
-            clean(host.address, "sum", 1, kept_from)
-        elif what == "back" and len(done) - 2 >= kept_from and done:
-            done.pop()
+        elif what == "clean" and len(done) > 2:
+            first_kept = max(first_kept, len(done) - 3)
+            clean(host.address, "sum", 1, done[-2].version - 1)  # at which the one before was it
+        # Of batches, only one at a time is under way and can be given up.
+        elif what == "back" and can_go_back and last() not in given_up.values():
+            version = done.pop().version
+            given_up[version] = last()
         now = texts(reached()[0])
-        assert hosts[0].contents(len(done) - 1) == now
-        assert folded((written for _, written, _ in done), model.schema) == now
+        assert hosts[0].contents(last()) == now
+        assert folded((each.written for each in done), model.schema) == now
     shutil.rmtree(folder / "warm-a", ignore_errors=True)
-    assert hosts[0].contents(len(done) - 1) == texts(reached()[0])
+    for each in reversed(done[max(first_kept, 0) :]):
+        assert hosts[0].contents(each.version) == texts(each.result[0])
 
 
 def texts(values: Values) -> Contents:

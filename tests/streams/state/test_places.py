@@ -1,5 +1,7 @@
+import os
 import uuid
 from pathlib import Path
+from typing import BinaryIO
 
 import fsspec
 import numpy as np
@@ -72,8 +74,8 @@ def test_a_file_that_could_not_be_filled_is_not_there(
     place = place_at(address if far else str(tmp_path / "state"), "sub")
     assert isinstance(place, FarPlace if far else LocalPlace)
 
-    def fill(path: Path) -> None:
-        path.write_bytes(b"half")
+    def fill(file: BinaryIO) -> None:
+        file.write(b"half")
         raise OSError(28, "No space left on device")
 
     with pytest.raises((StateError, OSError), match="No space left"):
@@ -84,10 +86,10 @@ def test_a_file_that_could_not_be_filled_is_not_there(
 
 def test_a_file_appears_as_a_whole(tmp_path: Path) -> None:
     place = place_at(str(tmp_path), "sub")
-    place.write("name", lambda path: _write(path, b"old"), tmp_path)
+    place.write("name", lambda file: _write(file, b"old"), tmp_path)
 
-    def fill(path: Path) -> None:
-        _write(path, b"new content")
+    def fill(file: BinaryIO) -> None:
+        _write(file, b"new content")
         assert place.read("name").to_pybytes() == b"old"
 
     place.write("name", fill, tmp_path)
@@ -95,7 +97,36 @@ def test_a_file_appears_as_a_whole(tmp_path: Path) -> None:
     assert place.tail("name", 7) == b"content"
     assert place.tail("name", 100) == b"new content"
     assert place.sizes() == {"name": 11}
+    assert place.names() == ["name"]
+    assert place_at(str(tmp_path), "nowhere").names() == []
 
 
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
+@pytest.mark.parametrize("form", ["{}", "{}/", "file://{}", "relative"])
+def test_addresses_of_this_machine(
+    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path.parent)
+    address = tmp_path.name if form == "relative" else form.format(tmp_path)
+    place_at(address, "a", "b").write("name", lambda file: _write(file, b"here"), tmp_path)
+
+    assert (tmp_path / "a" / "b" / "name").read_bytes() == b"here"
+
+
+def _write(file: BinaryIO, content: bytes) -> None:
+    file.write(content)
+    file.flush()
+
+
+def test_new_folders_stay_when_the_power_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(
+        os, "fsync", lambda handle: synced.append(str(Path(f"/proc/self/fd/{handle}").readlink()))
+    )
+    LocalPlace(tmp_path / "sum" / "1").write("a", lambda file: file.write(b"a"), tmp_path)
+    assert [each for each in synced if Path(each).is_dir()] == [
+        str(tmp_path),
+        str(tmp_path / "sum"),
+        str(tmp_path / "sum" / "1"),
+    ]

@@ -45,12 +45,12 @@ def open_at(
     )
 
 
-def step(folder: Path, buckets: int, version: int) -> None:
+def step(folder: Path, buckets: int, version: int, after: int | None = None) -> None:
     batch = rows(version)
     targets = bucket_of(batch.select(SCHEMA.keys.names), buckets)
     for bucket in range(buckets):
         part = batch.filter(pa.array(targets == bucket))
-        with open_at(folder, bucket, buckets, version - 1) as state:
+        with open_at(folder, bucket, buckets, version - 1 if after is None else after) as state:
             found = state.find_or_add(part.select(SCHEMA.keys.names))
             state.put(found, part.select(["v"]))
             state.remove(found[::9])
@@ -222,8 +222,8 @@ def test_there_and_back_at_another_version(tmp_path: Path) -> None:
 
 
 def test_a_version_that_is_not_there_changes_nothing(tmp_path: Path) -> None:
-    step(tmp_path, 2, 0)
-    contents = everything(tmp_path, 2, 0)
+    step(tmp_path, 2, 3, after=-1)
+    contents = everything(tmp_path, 2, 3)
     for buckets in (2, 4):
         with pytest.raises((StateMissing, InvalidInput)):
             rescale(
@@ -231,8 +231,57 @@ def test_a_version_that_is_not_there_changes_nothing(tmp_path: Path) -> None:
                 operator="join",
                 from_buckets=2,
                 to_buckets=buckets,
-                version=5,
+                version=2,
             )
 
-    assert everything(tmp_path, 2, 0) == contents
+    assert everything(tmp_path, 2, 3) == contents
     assert state_info(tmp_path / "durable", "join", 4) == []
+
+
+def test_between_versions_it_is_the_one_before(tmp_path: Path) -> None:
+    for before, version in ((-1, 2), (2, 6), (6, 11)):
+        step(tmp_path, 2, version, after=before)
+    contents = everything(tmp_path, 2, 6)
+    address = tmp_path / "durable"
+    rescale(address, operator="join", from_buckets=2, to_buckets=3, version=9)
+
+    assert {each.versions for each in state_info(address, "join", 3)} == {(6,)}
+    assert everything(tmp_path, 3, 6) == contents
+    step(tmp_path, 3, 14, after=6)
+    assert len(everything(tmp_path, 3, 14)) > 0
+
+
+def test_a_bucket_that_has_lost_its_last_step_is_noticed(tmp_path: Path) -> None:
+    step(tmp_path, 2, 2, after=-1)
+    step(tmp_path, 2, 6, after=2)
+    address = tmp_path / "durable"
+    (address / "join" / "2" / "1" / f"{6:020d}.delta").unlink()
+
+    with pytest.raises(StateMissing, match=r"version 6 .*/join/2/1/.* is not there"):
+        rescale(address, operator="join", from_buckets=2, to_buckets=3, version=[6, 6])
+    assert state_info(address, "join", 3) == []
+
+
+@pytest.mark.parametrize("version", [9, [6, 2, -1]], ids=["up to one", "of each"])
+def test_buckets_may_be_at_different_versions(tmp_path: Path, version: int | list[int]) -> None:
+    """A batch that has rows for some buckets alone is a step of these."""
+    batch = rows(2)
+    keys = batch.select(SCHEMA.keys.names)
+    targets = bucket_of(keys, 3)
+    address = tmp_path / "durable"
+    for bucket, at in ((0, 6), (1, 2), (0, 12)):
+        mine = pa.array(targets == bucket)
+        with open_at(tmp_path, bucket, 3, 6 if at == 12 else -1) as state:
+            found = state.find_or_add(keys.filter(mine))
+            if at == 12:  # it is not asked for
+                state.remove(found)
+            else:
+                state.put(found, batch.select(["v"]).filter(mine))
+            state.commit(at, clock=50)
+    rescale(address, operator="join", from_buckets=3, to_buckets=2, version=version)
+
+    moved = everything(tmp_path, 2, 6)
+    assert len(moved) == (targets < 2).sum() > 0
+    step(tmp_path, 2, 13, after=6)
+    with pytest.raises(InvalidInput, match="2 versions for 3 buckets"):
+        rescale(address, operator="join", from_buckets=3, to_buckets=2, version=[6, 2])

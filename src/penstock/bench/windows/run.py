@@ -17,7 +17,7 @@ from penstock.bench.windows.report import WindowsReport
 from penstock.bench.windows.truth import check
 from penstock.clock import instant_text, now_ms
 from penstock.streams.spark.session import open_session
-from penstock.streams.spark.source import Penstock
+from penstock.streams.spark.source import register
 
 FULL = Events(slices=4, slice_rows=1_000_000, keys=10_000, shops=100)
 # Ten minutes, so that every kind of window ends; too little to measure anything.
@@ -46,7 +46,7 @@ def measure(repeats: int, events: Events) -> Figures:
     session = open_session(
         "penstock bench", settings={"spark.sql.streaming.numRecentProgressUpdates": "1000"}
     )
-    session.dataSource.register(Penstock)
+    register(session)
     try:
         with (
             tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder,

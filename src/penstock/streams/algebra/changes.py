@@ -62,3 +62,7 @@ def differs(before: pa.Array, after: pa.Array) -> Mask:
             different,
         )
     return different
+
+
+def retractions_in(changed: pa.RecordBatch) -> int:
+    return int((fixed_width.numbers(changed.column(WEIGHT)) < 0).sum())

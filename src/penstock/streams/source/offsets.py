@@ -1,21 +1,25 @@
-"""Offsets of a source, which carry its clock: Spark keeps them, so a batch run again sees the same.
+"""Offsets of a source, which carry its clock: they are durable before a batch runs, so that one
+which is run again sees the same.
 
     {"source": "orders", "topic": "<uuid>", "planned": 1794736980000, "clock": 1794736970000000,
      "partitions": {"0": {"next": 42, "at": 30, "high": ..., "rejected": {"late": 1}, ...}}}
 
 `next` is where the batch ends, and the rest is the progress at `at`, where it begins: the clock of
-a batch is what the batches before it have seen. A source without event time has no clock. A range
-leaves its progress in a file, which the planning of the next batch picks up; when that alone moves
-the clock, a batch of no rows follows.
+a batch is what the batches before it have seen. A source without event time has no clock. When
+progress alone moves the clock, a batch of no rows follows.
+
+In an app, offsets and progress are in the plans and commits of its queries. In a streaming query of
+Spark's own, Spark keeps the offsets, and each range leaves its progress in a file, which the
+planning of the next batch picks up.
 """
 
 import contextlib
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 from uuid import uuid4
 
 import fsspec
@@ -117,6 +121,11 @@ def clock_of_batch(checkpoint: str, batch: int) -> int | None:
             clocks.append(offset["clock"])
         elif watermark := about.get("batchWatermarkMs"):
             clocks.append(watermark * 1_000)
+    return least_clock(clocks)
+
+
+def least_clock(clocks: Sequence[int | None]) -> int | None:
+    """None without clocks, and as long as one of them is not known."""
     if not clocks or None in clocks:
         return None
     return min(clock for clock in clocks if clock is not None)
@@ -158,6 +167,21 @@ def _planned(checkpoint: str, batch: int) -> tuple[dict[str, Any], list[dict[str
         is_ours = isinstance(content, dict) and {"source", "partitions"} <= content.keys()
         offsets.append(content if is_ours else None)
     return json.loads(lines[1]), offsets
+
+
+class KeptProgress(Protocol):
+    """Where the planning of a batch finds what the ranges of the batches before have left."""
+
+    def read_first(self) -> dict[str, Any] | None:
+        """The offset that the source began with, None before it did."""
+
+    def write_first(self, offset: dict[str, Any]) -> None: ...
+
+    def read(self, partition: int, end: int) -> Progress:
+        """Raises ForeignCheckpoint when nothing was left there."""
+
+    def forget_before(self, begins: Mapping[int, int]) -> None:
+        """What lies before these offsets is not asked for again."""
 
 
 class ProgressFiles:

@@ -8,7 +8,7 @@ from penstock.errors import DataLost, InvalidInput
 from penstock.log import Bounds
 from penstock.streams.source.admission import Admission
 from penstock.streams.source.event_time import TIMES
-from penstock.streams.source.offsets import ProgressFiles, SourceOffset, clock_of
+from penstock.streams.source.offsets import KeptProgress, ProgressFiles, SourceOffset, clock_of
 from penstock.streams.source.progress import Progress
 from penstock.streams.source.spec import SourceSpec
 from penstock.streams.source.starts import starts_of
@@ -23,12 +23,20 @@ class Planner:
     """
 
     def __init__(
-        self, spec: SourceSpec, topic: SourceTopic, now_ms: Callable[[], int] = clock.now_ms
+        self,
+        spec: SourceSpec,
+        topic: SourceTopic,
+        now_ms: Callable[[], int] = clock.now_ms,
+        *,
+        kept: KeptProgress | None = None,
     ) -> None:
+        """`kept` is where ranges leave their progress, files of the checkpoint unless given."""
         self._spec = spec
         self._topic = topic
         self._now = now_ms
-        self._files = ProgressFiles(spec.checkpoint, spec.name) if spec.checkpoint else None
+        self._files = kept
+        if kept is None and spec.checkpoint:
+            self._files = ProgressFiles(spec.checkpoint, spec.name)
         self._admission = Admission(topic, spec.max_rows, spec.rate, now_ms)
         self._limit: dict[int, int] | None = None
         self._heard: dict[int, int] = {}  # when each partition last had something unread
@@ -55,6 +63,10 @@ class Planner:
         self._limit = {
             number: self._topic.bounds(number).end for number in range(self._topic.partitions())
         }
+
+    def stop_at(self, ends: Mapping[int, int]) -> None:
+        """From now on nothing is read beyond these offsets."""
+        self._limit = dict(ends)
 
     def present(self, start: SourceOffset) -> SourceOffset:
         """The offset that a batch without limits would reach."""

@@ -1,6 +1,6 @@
 """A range of a partition as typed rows, each classed; what cannot be a row, with the reason."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 import numpy as np
@@ -34,6 +34,7 @@ from penstock.streams.source.ranges import Range
 from penstock.streams.source.spec import EVENT_TIME, METADATA, REJECTED, TIME, SourceSpec
 from penstock.streams.source.topic import SourceTopic
 
+_ROWS = 10_000  # smaller Arrow batches cost more than the rows in them
 _NO_TIME = "the event time is outside the years 1 to 9999"
 _NO_STAMP = -1_000  # Kafka's -1, in microseconds: the producer set no timestamp
 _DETAILS = {
@@ -43,6 +44,24 @@ _DETAILS = {
 }
 
 Stamps = tuple[Micros, Flags]  # microseconds, and where they are meant
+
+
+def in_larger_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in fewer batches where they are small."""
+    small: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        small.append(batch)
+        rows += batch.num_rows
+        if rows >= _ROWS:
+            yield _one(small)
+            small, rows = [], 0
+    if small:
+        yield _one(small)
+
+
+def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 class RowReader:

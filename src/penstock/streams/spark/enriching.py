@@ -115,7 +115,10 @@ def versions(
 
 def _timed_upserts(table: DataFrame, otherwise: str) -> tuple[DataFrame, EventTimeColumn]:
     """The rows that the table was made of, and from when each is valid."""
-    upserts = origin_of(table).upserts
+    origin = origin_of(table)
+    if origin.reread is not None:
+        origin = origin_of(origin.reread())
+    upserts = origin.upserts
     since = None if upserts is None else time_column(upserts)
     if upserts is None or since is None:
         raise InvalidInput(

@@ -7,38 +7,36 @@ reads the clock of the batch itself, and keeps its state under the batch's numbe
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial, reduce
-from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from penstock.streams.algebra.changes import WEIGHT
-from penstock.streams.algebra.kernel import END, Kernel, Packing, Stepping
-from penstock.streams.algebra.spreading import Spread
+from penstock.streams.algebra.changes import retractions_in
+from penstock.streams.algebra.kernel import END, Kernel, Stepping
 from penstock.streams.source.offsets import clock_of_batch, has_idle_source, time_of_batch
 from penstock.streams.source.spec import PACKED
 from penstock.streams.spark.feeds import StepFeed, fed_by, with_feed
 from penstock.streams.spark.origin import Origin, origin_of, with_origin
 from penstock.streams.spark.packing import Packer, batch_id, forget_files, unpack
 from penstock.streams.spark.place import QueryPlace, place_for, warm_folder
-from penstock.streams.state import EMPTY, BucketState, fixed_width, open_for
-
-
-class Input(NamedTuple):
-    frame: DataFrame
-    packing: Packing
-    spread: Spread = Spread.BY_KEY
+from penstock.streams.spark.query.graph import Input
+from penstock.streams.state import EMPTY, BucketState, open_for
 
 
 def run_kernel(
-    df: DataFrame, kernel: Kernel, *, checkpoint: str | None = None, by_wall_clock: bool = False
+    df: DataFrame,
+    kernel: Kernel,
+    *,
+    opening: pa.RecordBatch | None = None,
+    checkpoint: str | None = None,
+    by_wall_clock: bool = False,
 ) -> DataFrame:
-    """The kernel's output over these rows: a table of changes, keyed as the kernel is."""
-    changes = run_step(
-        kernel, [Input(df, kernel)], checkpoint=checkpoint, by_wall_clock=by_wall_clock
-    )
+    """The kernel's output over these rows: a table of changes, keyed as the kernel is. `opening`
+    are rows that come before all others."""
+    given = Input(df, kernel, opening=opening)
+    changes = run_step(kernel, [given], checkpoint=checkpoint, by_wall_clock=by_wall_clock)
     return with_origin(changes, Origin(keys=kernel.keys))
 
 
@@ -56,6 +54,8 @@ def run_step(
     if inputs[0].frame.isStreaming:
         one_host = (session.conf.get("spark.master") or "").startswith("local")
         place = place_for(checkpoint, buckets, one_host)
+        if place.graph is not None:
+            return _in_graph(place, kernel, inputs, by_wall_clock=by_wall_clock)
         buckets = place.buckets
         operator = place.add_operator(kernel)
     passed = _passed(place, operator)
@@ -67,8 +67,20 @@ def run_step(
     return with_feed(rows, StepFeed(moved, step))
 
 
+def _in_graph(
+    place: QueryPlace, kernel: Stepping, inputs: Sequence[Input], *, by_wall_clock: bool
+) -> DataFrame:
+    """As an operator of the query that the node is part of."""
+    assert place.graph is not None
+    made = place.graph.operator(kernel, inputs, by_wall_clock=by_wall_clock, cohort=place.cohort)
+    place.add_operator(kernel, state=made.name, inputs=made.inputs)
+    return made.frame
+
+
 def _packed(given: Input, buckets: int, folder: str | None) -> DataFrame:
-    df, packing, spread = given
+    df, packing, spread, opening = given
+    if opening is not None:
+        df = df.mapInArrow(_Opened(opening), from_arrow_schema(opening.schema))
     fed = fed_by(df)
     if fed is not None and (packing.portable or not fed.feed.portable_only):
         selection = fed.selection
@@ -129,7 +141,7 @@ class Step:
             ) as state:
                 for changed in self._kernel.step(state, packed, clock):
                     if self._kernel.is_final:
-                        state.count(corrected=_taken_back(changed))
+                        state.count(corrected=retractions_in(changed))
                     yield changed
                 state.commit(batch, clock)
 
@@ -151,5 +163,16 @@ class Step:
                 yield from self._kernel.step(state, packed, END)
 
 
-def _taken_back(changed: pa.RecordBatch) -> int:
-    return int((fixed_width.numbers(changed.column(WEIGHT)) < 0).sum())
+class _Opened:
+    """All rows, and before them those that come first, which nothing counts when they come again;
+    travels to the workers."""
+
+    def __init__(self, opening: pa.RecordBatch) -> None:
+        self._opening = opening
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield self._opening
+        for rows in batches:
+            columns = zip(rows.columns, self._opening.schema, strict=True)
+            arrays = [column.cast(each.type) for column, each in columns]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self._opening.schema)

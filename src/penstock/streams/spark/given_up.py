@@ -8,7 +8,7 @@ from types import SimpleNamespace
 def end_quietly() -> None:
     """Lets this process end without a traceback when nobody reads its last words.
 
-    Spark closes a process of a source or a sink as soon as it has an answer, now and then before
+    Spark closes the process of a data source as soon as it has an answer, now and then before
     the process has flushed what comes after that; its daemon then prints the broken pipe.
     """
     daemon = sys.modules["__main__"]

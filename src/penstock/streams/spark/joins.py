@@ -17,10 +17,11 @@ from penstock.streams.algebra.kernel import Packing, Stepping
 from penstock.streams.algebra.spreading import BOTH_BY_KEY, Spread
 from penstock.streams.algebra.windows.window import micros
 from penstock.streams.source.spec import EVENT_TIME
-from penstock.streams.spark.exchange import Input, run_step
+from penstock.streams.spark.exchange import run_step
 from penstock.streams.spark.feeds import still_fed, without_weight
 from penstock.streams.spark.operators import ANY_TIME, needed_time, schema_of
 from penstock.streams.spark.origin import mark_time, time_column
+from penstock.streams.spark.query.graph import Input
 
 Pairs = Sequence[tuple[str, str]]
 _EQUALITY = re.compile(r"\s*`?([\w ]+?)`?\s*(?:==?\s*`?([\w ]+?)`?\s*)?", re.ASCII)

@@ -1,9 +1,9 @@
 """Publishing to Apache Kafka: a transaction holds a batch and its number."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -13,83 +13,123 @@ from penstock.events.batch import decode, read_header
 from penstock.events.record import Record
 from penstock.log.client.connection import meaning, meaningful, settings
 from penstock.streams.source.punctuation import punctuation
+from penstock.streams.spark.publishing import Appended, Written
 
 _TIME_LIMIT = 60.0
 _BACK = 16  # records of the control topic that are read at first, markers among them
 
 
 class KafkaPublisher:
-    """By a transaction that holds the batch and its number.
+    """By a transaction for each batch, which holds all that the query wrote and the batch's number.
 
-    The numbers stand in a compacted topic of the node's own. Beginning transactions fences every
-    other process that does the same for this node; so what the control topic says after that
-    stays true until this transaction ends, or this process is fenced itself.
+    The numbers stand in a compacted topic of the query's own. Beginning transactions fences every
+    other process that does the same for this query; so what the control topic says after that
+    stays true until this process is fenced itself.
     """
 
-    def __init__(self, address: str, topic: str, partitions: int, writer: str) -> None:
+    def __init__(self, address: str, query: str, writers: Mapping[str, str]) -> None:
+        """`query` names the query among all that write to this Kafka, and `writers` its nodes."""
         self._address = address
-        self._topic = topic
-        self._partitions = partitions
-        self._writer = writer
-
-    @property
-    def _control(self) -> str:
-        return control_topic(self._writer)
-
-    def publish(self, batch: int, records: Mapping[int, bytes], promise: int | None) -> None:
-        producer = Producer(
+        self._query = query
+        self._writers = writers
+        if not topic_exists(address, control_topic(query)):
+            create_control_topic(address, query)
+        self._producer = Producer(
             settings(
-                self._address,
-                transactional_id=f"penstock.{self._writer}",
-                linger_ms=20,
+                address,
+                transactional_id=f"penstock.{query}",
+                linger_ms=5,
                 batch_size=1_000_000,
                 queue_buffering_max_messages=1_000_000,
             )
         )
+        with meaningful(f"transactions of {query!r} cannot begin"):
+            self._producer.init_transactions(_TIME_LIMIT)
+        # By partition: the last offset of what this batch has stored there, and how many records.
+        self._stored: dict[tuple[str, int], tuple[int, int]] = {}
+        self._last = self._last_batch()
+
+    @property
+    def _control(self) -> str:
+        return control_topic(self._query)
+
+    def last_batch(self, node: str, topic: str, partitions: int) -> int:
+        return self._last
+
+    def publish(self, batch: int, written: Sequence[Written]) -> Appended:
+        if batch <= self._last or not written:
+            return {}
+        producer = self._producer
+        self._stored = {}
         try:
-            producer.init_transactions(_TIME_LIMIT)
-            if batch <= self.last_batch():
-                return
             producer.begin_transaction()
-            self._produce(producer, records, promise)
-            producer.produce(self._control, json.dumps({"batch": batch}).encode(), self._writer)
+            for each in written:
+                self._produce(each)
+            producer.produce(self._control, json.dumps({"batch": batch}).encode(), self._query)
+            producer.flush(_TIME_LIMIT)  # committing alone would not say where records stand
             producer.commit_transaction(_TIME_LIMIT)
-        except KafkaException as failed:
-            error = failed.args[0]
+        except (KafkaException, SystemError) as failed:
+            # What is raised while callbacks are called, Python wraps as a fault of theirs.
+            cause = failed if isinstance(failed, KafkaException) else failed.__cause__
+            if not isinstance(cause, KafkaException):
+                raise
+            error = cause.args[0]
             if error.fatal():
                 raise WriterFenced(
-                    f"{self._writer!r} was fenced: {error.str()}",
-                    hint="another process runs this node; stop one of them",
+                    f"{self._query!r} was fenced: {error.str()}",
+                    hint="another process runs this app; stop one of them",
                 ) from failed
-            raise meaning(error, f"batch {batch} of {self._writer!r} was not published") from failed
+            raise meaning(error, f"batch {batch} of {self._query!r} was not published") from failed
+        self._last = batch
+        return self._appended()
 
-    def _produce(
-        self, producer: Producer, records: Mapping[int, bytes], promise: int | None
-    ) -> None:
-        for partition, content in records.items():
-            for record in _records(memoryview(content)):
-                self._send(producer, record, partition)
-        if promise is not None:
-            for partition in range(self._partitions):
-                self._send(producer, punctuation(self._writer, promise), partition)
+    def _appended(self) -> Appended:
+        """Asking for the ends of topics would be too early: Kafka ends each transaction with a mark
+        in every partition, and writes these when it has said already that all is committed."""
+        appended: Appended = {}
+        for (topic, partition), (last, count) in self._stored.items():
+            # When others have written in between, the range begins too late to follow on anything.
+            appended.setdefault(topic, {})[partition] = range(last + 1 - count, last + 2)
+        return appended
 
-    def _send(self, producer: Producer, record: Record, partition: int) -> None:
+    def _note(self, error: KafkaError | None, message: Message) -> None:
+        offset = message.offset()
+        if error is None and offset is not None:
+            place = str(message.topic()), int(message.partition() or 0)
+            last, count = self._stored.get(place, (-1, 0))
+            self._stored[place] = max(last, offset), count + 1
+
+    def _produce(self, written: Written) -> None:
+        for partition, contents in written.records.items():
+            for content in contents:
+                for record in _records(memoryview(content)):
+                    self._send(written.topic, record, partition)
+        if written.promise is not None:
+            for partition in range(written.partitions):
+                said = punctuation(self._writers[written.node], written.promise)
+                self._send(written.topic, said, partition)
+
+    def _send(self, topic: str, record: Record, partition: int) -> None:
         while True:
             try:
-                producer.produce(
-                    self._topic,
+                self._producer.produce(
+                    topic,
                     record.value,
                     record.key,
                     partition,
                     timestamp=clock.now_ms() if record.timestamp is None else record.timestamp,
                     headers=list(record.headers),
+                    on_delivery=self._note,
                 )
             except BufferError:
-                producer.poll(0.1)
+                self._producer.poll(0.1)
             else:
                 return
 
-    def last_batch(self) -> int:
+    def close(self) -> None:
+        """What was begun and not committed is aborted by the broker."""
+
+    def _last_batch(self) -> int:
         """The number of the last batch whose transaction was committed, -1 before the first."""
         consumer = Consumer(
             settings(
@@ -103,7 +143,7 @@ class KafkaPublisher:
         )
         place = TopicPartition(self._control, 0)
         try:
-            with meaningful(f"the control topic of {self._writer!r} cannot be read"):
+            with meaningful(f"the control topic of {self._query!r} cannot be read"):
                 first, end = consumer.get_watermark_offsets(place, timeout=_TIME_LIMIT)
                 back = _BACK
                 while True:
@@ -143,15 +183,21 @@ def _records(batches: memoryview) -> Iterator[Record]:
         at = end
 
 
-def control_topic(writer: str) -> str:
-    return f"penstock-commits-{writer}"
+def control_topic(query: str) -> str:
+    return f"penstock-commits-{query}"
 
 
-def create_control_topic(address: str, writer: str) -> None:
+def topic_exists(address: str, topic: str) -> bool:
+    admin = AdminClient(settings(address))
+    with meaningful("the topics of Kafka cannot be listed"):
+        return topic in admin.list_topics(timeout=_TIME_LIMIT).topics
+
+
+def create_control_topic(address: str, query: str) -> None:
     """Of one partition and compacted; as many replicas as the broker gives by itself."""
-    name = control_topic(writer)
+    name = control_topic(query)
     topic = NewTopic(name, 1, config={"cleanup.policy": "compact"})
     admin = AdminClient(settings(address))  # which has to be there until it is done
     made = admin.create_topics([topic])
-    with meaningful(f"the control topic of {writer!r} cannot be made"):
+    with meaningful(f"the control topic of {query!r} cannot be made"):
         made[name].result(_TIME_LIMIT)

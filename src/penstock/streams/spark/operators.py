@@ -31,6 +31,7 @@ from penstock.streams.spark.origin import (
     time_column,
     with_origin,
 )
+from penstock.streams.spark.place import present_graph
 
 PROCESSED = "_processed"
 ANY_TIME = len(TIMES)  # a change may leave a row with what happened long ago: none comes too late
@@ -141,6 +142,12 @@ def timed(
             f"the rows have an event time already, {before.name!r}, and a clock that goes by it",
             hint="name the other column where the stream is declared: EventTime(...)",
         )
+    if present_graph() is not None and df.isStreaming:
+        raise InvalidInput(
+            "in an app, the event time is named where the stream is declared, so that its clock "
+            "goes by it",
+            hint=f'app.stream(..., event_time=ps.EventTime("{column}"))',
+        )
     kind = {field.name: field.dataType for field in df.schema.fields}.get(column)
     if not isinstance(kind, TimestampType):
         raise InvalidInput(
@@ -167,7 +174,11 @@ def at_processing_time(df: DataFrame) -> DataFrame:
     """
     if PROCESSED in df.columns:
         raise InvalidInput(f"the rows have a column {PROCESSED} already", hint="drop it first")
-    stamped = df.withColumn(PROCESSED, current_timestamp())
+    graph = present_graph()
+    if graph is not None and df.isStreaming:
+        stamped = graph.stamped(df, PROCESSED)
+    else:
+        stamped = df.withColumn(PROCESSED, current_timestamp())
     return mark_time(stamped, PROCESSED, 0, by_wall_clock=True)
 
 

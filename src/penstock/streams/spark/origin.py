@@ -4,6 +4,7 @@ It is kept on the DataFrame itself and is gone when a user derives another from 
 go the ordinary way, and only speed is lost.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,13 +27,16 @@ _WALL_MARK = "penstock.by_wall_clock"  # it is when a batch was planned, not whe
 @dataclass(frozen=True)
 class Origin:
     """`source` is what the DataFrame reads, when it is nothing but that; `keys` what a table of
-    changes is distributed by; `upserts` are the rows that a table was made of."""
+    changes is distributed by; `upserts` are the rows that a table was made of, and `reread` gives
+    the same table made of such rows, where it was made of changes. A table that has either has
+    one row for each of its keys."""
 
     source: SourceSpec | None = None
     session: SparkSession | None = None
     streaming: bool = False
     keys: tuple[str, ...] = ()
     upserts: DataFrame | None = None
+    reread: Callable[[], DataFrame] | None = None
 
     def packed(self, packer: "Packer") -> DataFrame:
         """The source again, packing its rows by itself."""

@@ -6,8 +6,11 @@ removed by the next one. A file that is lost fails the batch, which is then run 
 """
 
 import json
+import os
+import shutil
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -21,6 +24,7 @@ from penstock.streams.algebra.rows.selection import Selection
 from penstock.streams.algebra.spreading import Spread
 from penstock.streams.source.spec import PACKED
 
+BATCH_ID = "streaming.sql.batchId"  # as Spark's own streams call it, for those who look there
 _INLINE = 64 * 1024
 _MOST = 256 << 20  # bytes of rows that are packed at once
 
@@ -81,27 +85,29 @@ class Packer:
             schema=PACKED,
         )
         for rows in batches:
-            if self._selection is not None:
-                rows = self._selection(rows)
-            for some in _pieces(rows):
-                yield self._pack(self._kernel.partial(some))
+            found = [*self.payloads(rows)]
+            columns = zip(*found, strict=True) if found else [[]] * len(PACKED)
+            arrays = [
+                pa.array(each, field.type) for each, field in zip(columns, PACKED, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=PACKED)
 
-    def _pack(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        numbers, payloads, files = [], [], []
-        for bucket, part in self._spread.parts(rows, self._kernel.keys, self._buckets):
-            payload = _written(part)
-            numbers.append(bucket)
-            by_file = self._folder is not None and payload.size > _INLINE
-            payloads.append(None if by_file else payload.to_pybytes())
-            files.append(self._left(bucket, payload) if by_file else None)
-        return pa.RecordBatch.from_arrays(
-            [
-                pa.array(numbers, pa.int32()),
-                pa.array(payloads, pa.binary()),
-                pa.array(files, pa.string()),
-            ],
-            schema=PACKED,
-        )
+    def payloads(self, rows: pa.RecordBatch) -> Iterator[tuple[int, bytes | None, str | None]]:
+        """For each bucket that gets any of the rows, the payload, or the file that it is in."""
+        for bucket, part in self.parts(rows):
+            payload = packed(part)
+            if self._folder is not None and payload.size > _INLINE:
+                yield bucket, None, self._left(bucket, payload)
+            else:
+                yield bucket, payload.to_pybytes(), None
+
+    def parts(self, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """For each bucket that gets any of the rows, what it gets."""
+        if self._selection is not None:
+            rows = self._selection(rows)
+        for some in _pieces(rows):
+            partial = self._kernel.partial(some)
+            yield from self._spread.parts(partial, self._kernel.keys, self._buckets)
 
     def _left(self, bucket: int, payload: pa.Buffer) -> str:
         assert self._folder is not None
@@ -128,20 +134,16 @@ def unpack(batches: Iterator[pa.RecordBatch]) -> dict[int, list[pa.RecordBatch]]
 
 def forget_files(folder: str, bucket: int, batch: str) -> None:
     """Removes what earlier batches left for this bucket."""
-    home = Path(folder) / str(bucket)
-    if not home.is_dir():
-        return
-    for old in home.iterdir():
-        if old.name != batch:
-            for file in old.iterdir():
-                file.unlink(missing_ok=True)
-            old.rmdir()
+    with suppress(FileNotFoundError), os.scandir(f"{folder}/{bucket}") as found:
+        for old in found:
+            if old.name != batch:
+                shutil.rmtree(old, ignore_errors=True)
 
 
 def batch_id() -> str:
     """Of the batch that this task belongs to, "" in a query that is not a stream."""
     context = TaskContext.get()
-    return (context and context.getLocalProperty("streaming.sql.batchId")) or ""
+    return (context and context.getLocalProperty(BATCH_ID)) or ""
 
 
 def _pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -152,7 +154,7 @@ def _pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield rows.slice(start, length)
 
 
-def _written(rows: pa.RecordBatch) -> pa.Buffer:
+def packed(rows: pa.RecordBatch) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as stream:
         stream.write_batch(rows)

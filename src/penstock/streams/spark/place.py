@@ -10,7 +10,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -20,6 +20,8 @@ from typing import Any
 
 from penstock.errors import InvalidInput, StateError
 from penstock.streams.algebra.kernel import Stepping
+from penstock.streams.spark.query.graph import QueryGraph
+from penstock.streams.spark.query.identity import operator_spec
 
 _MEMORY = Path("/dev/shm")
 _CLAIM = "checkpoint"  # the file that names it
@@ -28,37 +30,36 @@ _ENOUGH = 2**30  # bytes that must be free in memory, for state to be kept there
 
 @dataclass
 class QueryPlace:
-    """The checkpoint of a query, its number of buckets, and the operators built in it so far.
+    """Where the operators of a node, or of a query outside an app, are built; those built so far.
 
-    With `one_host` all tasks run on this machine and pass large payloads by file. `crash_points` is
-    a folder of orders to die, for tests.
+    In an app that is the `graph` of a query; outside, `checkpoint` is the folder of the query. With
+    `one_host` all tasks run on this machine and pass large payloads by file.
     """
 
     checkpoint: str
     buckets: int
     one_host: bool
-    crash_points: str = ""
     numbered: bool = True
     operators: dict[str, dict[str, Any]] = field(default_factory=dict)
-    releasing: list[str] = field(default_factory=list)  # those that let go of what is old
+    graph: QueryGraph | None = None  # of the query that a node of an app is part of
+    cohort: str = ""
+    states: dict[str, str] = field(default_factory=dict)  # what operators' state is called there
 
-    def add_operator(self, kernel: Stepping) -> str:
+    def add_operator(self, kernel: Stepping, *, state: str = "", inputs: Sequence[str] = ()) -> str:
         """Names an operator by what it does and how many came before it, or outside an app by
         all that it is.
 
         What is noted of it is what its state depends on: columns that it does not read may come
         and go.
         """
-        spec = {name: value for name, value in kernel.spec().items() if name != "schema"}
-        fields = [*kernel.state.keys, *kernel.state.values]
-        spec |= {"state": {each.name: str(each.type) for each in fields}}
+        spec = operator_spec(kernel)
         which = str(len(self.operators))
         if not self.numbered:  # each has a place object of its own there
             which = hashlib.blake2b(json.dumps(spec).encode(), digest_size=4).hexdigest()
         name = f"{which}-{spec['kernel']}"
-        self.operators[name] = spec
-        if kernel.state.due is not None:
-            self.releasing.append(name)
+        self.operators[name] = spec | ({"reads": list(inputs)} if inputs else {})
+        if state:
+            self.states[name] = state
         return name
 
     @property
@@ -119,6 +120,12 @@ def _free(folder: Path) -> int:
 
 
 _present: ContextVar[QueryPlace | None] = ContextVar("penstock_place", default=None)
+
+
+def present_graph() -> QueryGraph | None:
+    """That of the query whose node is being built."""
+    present = _present.get()
+    return None if present is None else present.graph
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidInput
+from penstock.streams.spark.class_archive import java_options
 from penstock.streams.spark.home import prepare_home
 from penstock.streams.spark.java import prepare_java
 
@@ -17,9 +18,11 @@ _LOG4J = Path(__file__).with_name("log4j2.properties")
 _HERE = re.compile(r"local.*|spark://(?:localhost|127\.[\d.]+):\d+")
 _LOCAL = re.compile(r"local(?:\[(?P<cores>\*|\d+)(?:,(?P<failures>\d+))?\])?")
 _GIGABYTE = 2**30
+_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 
 _SETTINGS = {
-    # Hadoop's other manager forks a process for every file of a checkpoint.
+    # Of streaming queries of Spark's own, which an app has none of. Hadoop's other manager forks a
+    # process for every file of a checkpoint.
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming"
     ".checkpointing.FileSystemBasedCheckpointFileManager",
     "spark.python.unix.domain.socket.enabled": "true",
@@ -30,15 +33,14 @@ _SETTINGS = {
     # With it, Spark 4.3 plans array lambdas over a column of a join's other side wrongly.
     "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
-    # How many batches can be gone back to: Spark keeps their offsets, penstock their state.
+    # How many batches of such a query can be gone back to: operators ask for their offsets.
     "spark.sql.streaming.minBatchesToRetain": "100",
-    "spark.sql.streaming.numRecentProgressUpdates": "100",
     "spark.ui.enabled": "false",
     # Every batch's plan is written out as text for that page, which takes 6 ms in detail.
     "spark.sql.ui.explainMode": "simple",
     "spark.ui.showConsoleProgress": "false",
     # The default options: extraJavaOptions, if given, are added to them.
-    "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}",
+    _JAVA_OPTIONS: f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}",
 }
 
 
@@ -61,7 +63,9 @@ def open_session(
     chosen = settings_for(master, settings or {})
     prepare_java()
     prepare_home()
-    # Spark starts Python by these names: for tasks, and for sources and sinks beside the driver.
+    classes = java_options(Path(os.environ["JAVA_HOME"]))
+    chosen[_JAVA_OPTIONS] = f"{chosen[_JAVA_OPTIONS]} {classes}".strip()
+    # Spark starts Python by these names: for tasks, and for data sources beside the driver.
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if _LOCAL.fullmatch(chosen["spark.master"]):
         os.environ["PYSPARK_PYTHON"] = sys.executable

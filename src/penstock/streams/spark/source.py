@@ -1,4 +1,4 @@
-"""The data source `penstock`: topics as typed rows, in batches and in streams, and the sink.
+"""The data source `penstock`: topics as typed rows, in batches and in streams.
 
     register(spark)
     spark.readStream.format("penstock").option("log", "penstock-data").option("topic", "orders") \\
@@ -34,11 +34,8 @@ from penstock.streams.source.ranges import Range
 from penstock.streams.source.spec import PACKED, WHOLE, SourceSpec
 from penstock.streams.source.topic import SourceTopic, open_topic
 from penstock.streams.spark.given_up import end_quietly
-from penstock.streams.spark.sink import SinkSpec, TopicSink
 
-end_quietly()  # this is read by processes that Spark starts for a source or a sink
-
-_ROWS = 10_000  # smaller Arrow batches cost more than the rows in them
+end_quietly()  # this is read by processes that Spark starts for a source
 
 
 class Penstock(DataSource):
@@ -61,9 +58,6 @@ class Penstock(DataSource):
 
     def streamReader(self, schema: StructType) -> "_StreamReader":  # noqa: N802
         return _StreamReader(self._spec(schema), self.options.get("pack"))
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> TopicSink:  # noqa: N802
-        return TopicSink(SinkSpec.parse(self.options), schema)
 
 
 def register(session: SparkSession) -> None:
@@ -103,13 +97,13 @@ class _Reading:
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         wanted: Range | None = partition.range
         # Compiled code is loaded where rows are read, not in the processes that only plan.
-        from penstock.streams.source.rows import RowReader
+        from penstock.streams.source.rows import RowReader, in_larger_batches
         from penstock.streams.spark.packing import Packer
 
         rows: Iterator[pa.RecordBatch] = iter(())
         if wanted is not None:
             topic = _opened(self._spec.log, self._spec.topic, partition.topic)
-            rows = _joined(RowReader(self._spec).read(topic, wanted))
+            rows = in_larger_batches(RowReader(self._spec).read(topic, wanted))
         yield from rows if self._pack is None else Packer.parse(self._pack)(rows)
         if wanted is not None and self._spec.checkpoint:
             files = ProgressFiles(self._spec.checkpoint, self._spec.name)
@@ -148,21 +142,3 @@ class _StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNo
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: consumer groups are told by the runtime, once the batch is durable."""
-
-
-def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer batches where they are small."""
-    small: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        small.append(batch)
-        rows += batch.num_rows
-        if rows >= _ROWS:
-            yield _one(small)
-            small, rows = [], 0
-    if small:
-        yield _one(small)
-
-
-def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

@@ -9,7 +9,7 @@ import tempfile
 
 
 def warm_up(*, everything: bool = False) -> None:
-    """Goes the way of a row once, on this process alone: through a source, a kernel and a sink.
+    """Goes the way of a row once, on this process alone: through a format, a kernel and its state.
 
     With `everything` through every kind of window, so that the first app to have one need not wait
     for its compilation.
@@ -25,7 +25,8 @@ def warm_up(*, everything: bool = False) -> None:
     from penstock.streams.algebra.kernel import END
     from penstock.streams.algebra.keyed.aggregate import AggregateKernel
     from penstock.streams.source import classes, rows  # noqa: F401
-    from penstock.streams.spark import exchange, source, staging  # noqa: F401
+    from penstock.streams.spark import exchange  # noqa: F401
+    from penstock.streams.spark.query import tasks  # noqa: F401
     from penstock.streams.state import EMPTY, BucketState
 
     schema = pa.schema({"key": pa.int64(), "number": pa.float64(), "at": pa.timestamp("us", "UTC")})
@@ -56,4 +57,7 @@ def warm_up(*, everything: bool = False) -> None:
 
 
 if __name__ == "__main__":
+    from penstock.streams.spark.class_archive import make_archive
+
     warm_up(everything=True)
+    make_archive()

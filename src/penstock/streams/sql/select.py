@@ -159,7 +159,7 @@ class QueryPlanner:
             plan, counts = grouping.plan, frozenset(grouping.counts)
         for condition in conditions:
             plan = asking.where(plan, condition)
-        plan, values = self._ranked(plan, [value for _, value in outputs], scope, select)
+        plan, values = self._ranked(plan, [value for _, value in outputs], scope)
         for number, value in enumerate(values):
             plan, values[number] = asking.value(plan, value)
             scope.check_covered(values[number], plan.columns, select)
@@ -184,9 +184,7 @@ class QueryPlanner:
             "join the tables first, and aggregate then",
         )
 
-    def _ranked(
-        self, plan: Plan, values: Sequence[Expr], scope: Scope, select: exp.Select
-    ) -> tuple[Plan, list[Expr]]:
+    def _ranked(self, plan: Plan, values: Sequence[Expr], scope: Scope) -> tuple[Plan, list[Expr]]:
         found = list(values)
         for number, value in enumerate(found):
             for window in list(value.find_all(exp.Window)):

@@ -10,6 +10,7 @@ from penstock.streams.state.info import (
     state_info,
     state_schema,
 )
+from penstock.streams.state.journal import Journal, restore, settle
 from penstock.streams.state.keys import bucket_of
 from penstock.streams.state.rescale import forget, rescale
 from penstock.streams.state.schema import StateSchema
@@ -18,6 +19,7 @@ __all__ = [
     "EMPTY",
     "BucketInfo",
     "BucketState",
+    "Journal",
     "StateSchema",
     "bucket_of",
     "clean",
@@ -26,6 +28,8 @@ __all__ = [
     "look_up",
     "open_for",
     "rescale",
+    "restore",
+    "settle",
     "state_info",
     "state_schema",
 ]

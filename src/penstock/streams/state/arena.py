@@ -158,10 +158,21 @@ class Arena:
         if self._links is not None:
             self.links = self._links.bytes.view(np.uint32)
 
+    def _files(self) -> list[MappedFile]:
+        wheel = None if self.wheel is None else self.wheel.file
+        own = (self._rows, self._index, self._heap, wheel, self._links)
+        of_groups = [] if self.groups is None else self.groups._files()
+        return [each for each in own if each is not None] + of_groups
+
+    @property
+    def mapped(self) -> tuple[int, int]:
+        """How many files, and how many bytes they have."""
+        files = self._files()
+        return len(files), sum(len(each.bytes) for each in files)
+
     def is_current(self) -> bool:
         """Whether these are still the files of the bucket, as another process may replace them."""
-        files = (self._rows, self._index, self._heap, self.wheel, self._links, self.groups)
-        return all(file.is_current() for file in files if file is not None)
+        return all(file.is_current() for file in self._files())
 
     def is_sound(self, schema: int) -> bool:
         """Whether it was left clean, by this boot of the machine, with this schema."""

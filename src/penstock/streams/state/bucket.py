@@ -6,14 +6,16 @@
         add_up(state.fixed("total"), rows, amounts)
         state.commit(42)
 
-A step opens version N - 1 and commits N. It works on the arena of this host when that is at the
-version, brings it up to date when it is behind, and builds it anew when it is ahead, as after a
-step that is run again, or not to be trusted. What is not committed never happened.
+A step opens the version that the last step committed, and commits a higher one, which is the number
+of its batch; in batches that have nothing for the bucket there is no step. It works on the arena of
+this host when that is at the version, brings it up to date when it is behind, and builds it anew
+when it is ahead, as after a step that is run again, or not to be trusted. What is not committed
+never happened.
 """
 
 import hashlib
-from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,20 +24,19 @@ import pyarrow as pa
 
 from penstock.errors import InvalidInput, StateError
 from penstock.streams.state.arena import Arena
-from penstock.streams.state.durable import BASE, BucketFiles, Weights, other_history
-from penstock.streams.state.files import NOTHING, Counts, Reached
+from penstock.streams.state.durable import BASE, BucketFiles, Warm, Weights
+from penstock.streams.state.files import NOTHING, Counts, Reached, Trailer
+from penstock.streams.state.journal import Journal
 from penstock.streams.state.layout import row_layout
 from penstock.streams.state.lock import BucketLock
+from penstock.streams.state.mapped_arenas import MappedArenas
 from penstock.streams.state.rows import Rows
 from penstock.streams.state.schema import StateSchema
 
 EMPTY = -1  # the version before the first
 WHOLE_ROWS = 10_000  # changed, at least: of fewer, a delta is small too
 
-# Arenas that this process has mapped. The pages of a new mapping have to be looked up one by one
-# when they are first touched, which takes longer than the step itself.
-_mapped: OrderedDict[Path, Arena] = OrderedDict()
-_MOST_MAPPED = 64
+_mapped = MappedArenas()
 
 
 class BucketState(Rows):
@@ -64,11 +65,13 @@ class BucketState(Rows):
         schema: StateSchema,
         version: int,
         wait: float = 30.0,
+        journal: Journal | None = None,
     ) -> Self:
         """The state as the step of this version left it; -1 is before the first step.
 
         `address` is where the durable form lies, a path or what fsspec knows; `warm_folder` is a
         folder of this host's own. Waits so many seconds for another process that has the bucket.
+        With a journal, what is committed is durable when that is written.
 
         Raises StateLocked, StateMissing when the version is not kept, StateDamaged when a file of
         it does not check out, StateMismatch when it has another schema or its files do not belong
@@ -76,20 +79,53 @@ class BucketState(Rows):
         """
         if version < EMPTY:
             raise InvalidInput(f"there is no version {version}", hint="the first is 0")
-        home = hashlib.blake2b(str(address).encode(), digest_size=6).hexdigest()
-        folder = Path(warm_folder) / f"{operator}-{bucket}-of-{buckets}-{home}"
-        files = BucketFiles(str(address), operator, bucket, buckets, scratch=folder)
+        return cls.open_at(
+            lambda files: None if version == EMPTY else files.trailer(version),
+            address,
+            warm_folder,
+            operator=operator,
+            bucket=bucket,
+            buckets=buckets,
+            schema=schema,
+            wait=wait,
+            journal=journal,
+        )
+
+    @classmethod
+    def open_at(
+        cls,
+        choose: Callable[[BucketFiles], Trailer | None],
+        address: str | Path,
+        warm_folder: str | Path,
+        *,
+        operator: str,
+        bucket: int,
+        buckets: int,
+        schema: StateSchema,
+        wait: float = 30.0,
+        journal: Journal | None = None,
+    ) -> Self:
+        """As `open`, at the version with the trailer that is chosen when no one else has the
+        bucket; None is before the first step."""
+        folder = _arena_folder(str(address), str(warm_folder), operator, bucket, buckets)
+        files = BucketFiles(
+            str(address), operator, bucket, buckets, scratch=folder, journal=journal
+        )
         lock = BucketLock(folder / "lock", wait)
         try:
-            arena = _mapped.pop(folder, None)
+            arena = _mapped.take(folder)
             if arena is None or not arena.is_current():
                 arena = Arena.open(folder, row_layout(schema))
             if arena is None or not arena.is_sound(schema.fingerprint):
                 arena = _empty(folder, schema)
             state = cls(schema, folder, arena, files, lock)
-            state._reach(version)
         except BaseException:
             lock.release()
+            raise
+        try:
+            state._reach(choose(files))
+        except BaseException:
+            state.close()
             raise
         return state
 
@@ -115,12 +151,13 @@ class BucketState(Rows):
     def commit(self, version: int, clock: int | None = None) -> None:
         """Makes what was changed durable, as this version, and ends the step.
 
+        It is any that is higher than the one opened; what lies between them counts as given up.
         Without a clock, or with a lower one, that of the version before stays.
         """
-        if version != self.version + 1 and not version > self.version == EMPTY:
+        if version <= self.version:
             raise InvalidInput(
                 f"version {version} cannot follow version {self.version}",
-                hint="a step opens the version before the one it commits",
+                hint="a step commits a higher version than the one it opens",
             )
         if clock is not None and not -(2**63) < clock < 2**63:
             raise InvalidInput(f"{clock} is no time", hint="give microseconds since 1970")
@@ -159,9 +196,7 @@ class BucketState(Rows):
             return
         self._is_over = self._is_closed = True
         if not self._arena.is_dirty:
-            _mapped[self._folder] = self._arena
-            if len(_mapped) > _MOST_MAPPED:
-                _mapped.popitem(last=False)
+            _mapped.put(self._folder, self._arena)
         self._lock.release()
 
     def __enter__(self) -> Self:
@@ -180,18 +215,19 @@ class BucketState(Rows):
             raise StateError("the step has ended", hint="open the state at the version it reached")
         super()._change()
 
-    def _reach(self, version: int) -> None:
-        """Brings the arena to this version."""
-        if version == EMPTY:
+    def _reach(self, wanted: Trailer | None) -> None:
+        """Brings the arena to the version with this trailer."""
+        if wanted is None:
             if self.version != EMPTY:
                 self._arena = _empty(self._folder, self.schema)
             return
-        wanted = self._files.check(version, self.schema)
+        self._files.check_schema(wanted, self.schema)
+        version = wanted.version
         self._reached = wanted.reached
-        at = self._arena.version, self._arena.identity
-        if at == (version, wanted.identity):
+        if (self.version, self._arena.identity) == (version, wanted.identity):
             return
-        route = self._files.route(version, at)
+        weights = Weights(*self._arena.weights)
+        route = self._files.route(version, Warm(self.version, self._arena.identity, weights))
         if not route.from_arena and self.version != EMPTY:
             self._arena = _empty(self._folder, self.schema)
         identity = self._arena.identity
@@ -201,8 +237,8 @@ class BucketState(Rows):
             identity = trailer.identity
         for each in route.deltas:
             trailer, batches = self._files.read(each)
-            if trailer.parent != identity:
-                raise other_history(each)
+            if trailer.parent != identity:  # another process wrote it in this moment
+                raise self._files.does_not_follow(each, self._files.numbers())
             self._load(0, batches, trailer.reached.clock)
             identity = trailer.identity
         self._arena.end_step(version, identity, route.weights)
@@ -228,8 +264,13 @@ class BucketState(Rows):
 
 def unmap(warm_folder: str | Path) -> None:
     """Lets go of the arenas of this folder that this process has mapped and does not use."""
-    for folder in [each for each in _mapped if each.is_relative_to(warm_folder)]:
-        del _mapped[folder]
+    _mapped.forget(warm_folder)
+
+
+@lru_cache(maxsize=4096)
+def _arena_folder(address: str, warm_folder: str, operator: str, bucket: int, buckets: int) -> Path:
+    home = hashlib.blake2b(address.encode(), digest_size=6).hexdigest()
+    return Path(warm_folder) / f"{operator}-{bucket}-of-{buckets}-{home}"
 
 
 def _empty(folder: Path, schema: StateSchema) -> Arena:

@@ -7,8 +7,8 @@ of everything before it. Readers of Arrow streams stop before it.
 import hashlib
 import struct
 from collections.abc import Iterable
-from pathlib import Path
-from typing import NamedTuple
+from itertools import chain
+from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 from crc32c import crc32c
@@ -23,6 +23,7 @@ _FIELDS = struct.Struct("<8sqQQQqQqqqq")
 _NO_CLOCK = -(2**63)
 _CRC = struct.Struct("<Q")
 TRAILER_BYTES = _FIELDS.size + _CRC.size
+_END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream of Arrow's
 
 
 class Counts(NamedTuple):
@@ -83,7 +84,7 @@ def damaged(name: str, what: str) -> StateDamaged:
 
 
 def write_file(
-    path: Path,
+    file: BinaryIO,
     batches: Iterable[pa.RecordBatch],
     schema: StateSchema,
     *,
@@ -94,19 +95,20 @@ def write_file(
     identity: int | None = None,
 ) -> Trailer:
     """Without an identity given, it is made from everything else."""
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema.file_schema) as stream:
-        for batch in batches:
-            stream.write_batch(batch)
-    body = path.stat().st_size
-    crc = crc32c(pa.memory_map(str(path)).read_buffer())
+    body = crc = 0
+    # Part by part, and not by Arrow's writer of streams: that takes longer for few rows than all
+    # else, and the file would have to be read again for its checksum.
+    for part in chain([schema.file_head], (each.serialize() for each in batches), [_END]):
+        file.write(part)
+        crc = crc32c(part, crc)
+        body += len(part)
     marks = _NO_CLOCK if reached.clock is None else reached.clock, *reached.counts
     if identity is None:
         facts = struct.pack("<QQQqqqqq", crc, body, parent, version, *marks)
         identity = int.from_bytes(hashlib.blake2b(facts, digest_size=8).digest(), "little") or 1
     trailer = Trailer(version, schema.fingerprint, identity, parent, rows, body, reached)
     fields = _FIELDS.pack(_MAGIC, *trailer[:-1], *marks)
-    with path.open("ab") as file:
-        file.write(fields + _CRC.pack(crc32c(fields, crc)))
+    file.write(fields + _CRC.pack(crc32c(fields, crc)))
     return trailer
 
 

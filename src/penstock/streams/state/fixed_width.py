@@ -92,14 +92,15 @@ def bitmap_of(valid: Mask) -> pa.Buffer | None:
 
 def from_numbers(kind: pa.DataType, values: Values, valid: Mask) -> pa.Array:
     """The Arrow array; what lies under a null is zero, so that equal arrays have equal bytes."""
-    if not valid.all():
+    bitmap = bitmap_of(valid)
+    if bitmap is not None:
         values = values.copy()
         values[~valid] = 0
     if kind == pa.bool_():
         content: Values = np.packbits(values.view(np.uint8) != 0, bitorder="little")
     else:
         content = np.ascontiguousarray(values)
-    return pa.Array.from_buffers(kind, len(valid), [bitmap_of(valid), pa.py_buffer(content)])
+    return pa.Array.from_buffers(kind, len(valid), [bitmap, pa.py_buffer(content)])
 
 
 def as_bytes(values: Values) -> Bytes:

@@ -1,6 +1,6 @@
 """What there is to know of an operator's state, from its durable form alone."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,15 @@ from penstock.streams.state.files import Counts
 from penstock.streams.state.keys import comparable, hashes_of, key_layout
 from penstock.streams.state.schema import StateSchema
 
+_NEWEST = 2**63 - 1
+
 
 @dataclass(frozen=True)
 class BucketInfo:
     bucket: int
     rows: int  # at the newest version
     size: int  # bytes of all files
-    versions: range  # those that can be opened
+    versions: tuple[int, ...]  # those that can be opened
     late: int  # rows that came after what they belong to was let go
 
 
@@ -40,12 +42,17 @@ def state_info(address: str | Path, operator: str, buckets: int) -> list[BucketI
 def counted(address: str | Path, operator: str, buckets: int, version: int) -> dict[str, int]:
     """How many rows were late or dropped, and results corrected, by these names.
 
-    Raises StateMissing.
+    It is what the steps up to this version counted: where it is not there, the newest before it.
+    Nothing, where no step was taken yet. Raises StateMissing when there are only newer versions.
     """
     found = Counts()
     for bucket in range(buckets):
-        trailer = BucketFiles(str(address), operator, bucket, buckets).trailer(version)
-        found = found.plus(trailer.reached.counts)
+        files = BucketFiles(str(address), operator, bucket, buckets)
+        trailer = files.find_trailer(version)
+        if trailer is None and files.numbers():
+            trailer = files.trailer(files.at(version))
+        if trailer is not None:
+            found = found.plus(trailer.reached.counts)
     return found._asdict()
 
 
@@ -59,15 +66,16 @@ def look_up(
     """Keys and values of the row with this key, None if there is none.
 
     It is read from the files, the newest first, up to the last base; the version is the newest that
-    all buckets have, unless one is given. Raises StateMissing when there is no state.
+    the bucket of the key has, up to the given one. Raises StateMissing when the operator has no
+    state, or none that is as old.
     """
-    everywhere = [BucketFiles(str(address), operator, b, buckets) for b in range(buckets)]
-    if version is None:
-        version = _newest(everywhere, f"{operator!r} in {buckets} buckets at {address}")
-    schema = everywhere[0].schema(version)
+    schema = state_schema(address, operator, buckets)
     wanted = pa.RecordBatch.from_pylist([dict(key)], schema=schema.keys)
-    files = everywhere[schema.buckets_of(wanted, buckets)[0]]
-    route = files.route(version, None)
+    bucket = int(schema.buckets_of(wanted, buckets)[0])
+    files = BucketFiles(str(address), operator, bucket, buckets)
+    if not files.numbers():  # no step has been taken there
+        return None
+    route = files.route(files.at(_NEWEST if version is None else version), None)
     sources = [(each, DELTA) for each in reversed(route.deltas)]
     if route.base is not None:
         sources.append((route.base, BASE))
@@ -84,21 +92,16 @@ def look_up(
 
 
 def state_schema(address: str | Path, operator: str, buckets: int) -> StateSchema:
-    """That of the newest version. Raises StateMissing when there is no state."""
-    everywhere = [BucketFiles(str(address), operator, b, buckets) for b in range(buckets)]
-    newest = _newest(everywhere, f"{operator!r} in {buckets} buckets at {address}")
-    return everywhere[0].schema(newest)
-
-
-def _newest(everywhere: Sequence[BucketFiles], what: str) -> int:
-    """The newest version that all buckets have."""
-    version = min((kept[-1] if (kept := files.kept()) else -1) for files in everywhere)
-    if version < 0:
-        raise StateMissing(
-            f"there is no state of {what}",
-            hint="see that the address and the number of buckets are right",
-        )
-    return version
+    """That of the newest version of a bucket. Raises StateMissing when there is no state."""
+    for bucket in range(buckets):
+        files = BucketFiles(str(address), operator, bucket, buckets)
+        newest = files.newest(_NEWEST)
+        if newest is not None:
+            return files.schema(newest)
+    raise StateMissing(
+        f"there is no state of {operator!r} in {buckets} buckets at {address}",
+        hint="see that the address and the number of buckets are right",
+    )
 
 
 def _row_of(batch: pa.RecordBatch, wanted: pa.RecordBatch) -> int | None:

@@ -8,6 +8,7 @@ from penstock.clock import monotonic, sleep
 from penstock.errors import StateLocked
 
 _PAUSE = 0.005
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 
 class BucketLock:
@@ -15,8 +16,11 @@ class BucketLock:
 
     def __init__(self, path: Path, wait: float) -> None:
         """Raises StateLocked when another process, or thread, holds it for `wait` seconds."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._fd = os.open(path, _FLAGS, 0o644)
+        except FileNotFoundError:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(path, _FLAGS, 0o644)
         deadline = monotonic() + wait
         while True:
             try:

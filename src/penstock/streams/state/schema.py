@@ -187,6 +187,12 @@ class StateSchema:
             metadata[_COPIED] = json.dumps(self.copied).encode()
         return pa.schema([*fields, pa.field(REMOVED, pa.bool_())], metadata=metadata)
 
+    @cached_property
+    def file_head(self) -> bytes:
+        """What a file of the durable form begins with."""
+        found: bytes = self.file_schema.serialize().to_pybytes()
+        return found
+
     def file_batch(self, rows: pa.RecordBatch, removed: Mask | None = None) -> pa.RecordBatch:
         """Keys and values as a batch of a file; of a removed row, the values count for nothing."""
         gone = np.zeros(rows.num_rows, np.bool_) if removed is None else removed

@@ -31,7 +31,7 @@ class Wheel:
     """
 
     def __init__(self, file: MappedFile, due_at: int) -> None:
-        self._file = file
+        self.file = file
         self._due_at = due_at
 
     @classmethod
@@ -43,7 +43,7 @@ class Wheel:
 
     @property
     def _nodes(self) -> Nodes:
-        return self._file.bytes.view(np.uint32)
+        return self.file.bytes.view(np.uint32)
 
     def attach(self, tables: Tables) -> None:
         """The wheel takes these for the arena's, until it is given others."""
@@ -57,13 +57,10 @@ class Wheel:
 
     def grow(self, rows: int) -> None:
         """Room for so many rows in all; what was attached is out of date then."""
-        self._file.grow(_bytes_for(rows))
-
-    def is_current(self) -> bool:
-        return self._file.is_current()
+        self.file.grow(_bytes_for(rows))
 
     def is_sound(self, rows: int) -> bool:
-        size = len(self._file.bytes)
+        size = len(self.file.bytes)
         return size >= _bytes_for(rows) and size % _NODE == 0
 
     @property
@@ -74,7 +71,7 @@ class Wheel:
     def move_on(self, clock: int) -> None:
         """Brings the position to the clock; one that is before it changes nothing."""
         if wheel_loops.move_on(self._tables, clock) < 0:
-            raise contradicts_itself(self._file.path.parent)
+            raise contradicts_itself(self.file.path.parent)
 
     def move(self, rows: Numbers, dues: Numbers, valid: Mask) -> None:
         """Gives rows another due, none where it is not valid; of a row twice, the last."""
@@ -85,11 +82,11 @@ class Wheel:
             frozen(valid),
             np.empty(1, np.int64),
         ):
-            raise contradicts_itself(self._file.path.parent)
+            raise contradicts_itself(self.file.path.parent)
 
     def take_out(self, rows: Numbers) -> None:
         if not wheel_loops.take_rows_out(self._tables, frozen(rows), np.empty(1, np.int64)):
-            raise contradicts_itself(self._file.path.parent)
+            raise contradicts_itself(self.file.path.parent)
 
     def due(self, clock: int) -> Numbers:
         """The rows that are due at the clock, in no order that can be relied on."""
@@ -102,6 +99,6 @@ class Wheel:
             found = wheel_loops.overdue_rows(self._tables, clock, ends, part)
             count += int(found)
             if found < 0 or count > most:
-                raise contradicts_itself(self._file.path.parent)
+                raise contradicts_itself(self.file.path.parent)
             parts.append(part[:found])
         return np.concatenate(parts) if parts else np.empty(0, np.int64)

@@ -1,12 +1,12 @@
 """GROUP BY on Spark: each call as an aggregate that follows changes, and its answer as Spark's."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.functions import col, expr, lit
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StringType
 
 from penstock.streams.algebra.aggregates import functions as ps
 from penstock.streams.algebra.aggregates.functions import Aggregate as Asked
@@ -16,6 +16,7 @@ from penstock.streams.algebra.keyed.total import TotalKernel
 from penstock.streams.algebra.rows.selection import COLUMN, TUMBLING
 from penstock.streams.algebra.windows.window import hopping, micros, session, tumbling
 from penstock.streams.algebra.windows.windowed import WINDOW
+from penstock.streams.spark.exchange import run_kernel
 from penstock.streams.spark.feeds import still_fed
 from penstock.streams.spark.operators import ANY_TIME, run, schema_of, windowed
 from penstock.streams.spark.origin import time_column
@@ -159,25 +160,10 @@ def _total(frame: DataFrame, asked: Mapping[str, Asked]) -> DataFrame:
         name: ps.count(_SEEN) if each == ps.count() else each for name, each in asked.items()
     }
     rows = frame.withColumns({_ONE: lit(1), _SEEN: lit(1)})
-    schema = StructType([StructField(each.name, each.dataType) for each in rows.schema])
-    rows = rows.mapInArrow(_FirstRow(to_arrow_schema(schema, timezone="UTC")), schema)
+    schema = to_arrow_schema(rows.schema, timezone="UTC").remove_metadata()
+    # One row without any values, which nothing counts.
+    values = {_ONE: 1, WEIGHT: 0}
+    columns = [pa.array([values.get(each.name)], each.type) for each in schema]
+    opening = pa.RecordBatch.from_arrays(columns, names=schema.names)
     kernel = TotalKernel(_ONE, counts_rows, schema_of(rows))
-    return run(rows, kernel, None, ANY_TIME)
-
-
-class _FirstRow:
-    """All rows, and one without any values, which nothing counts."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        values = {_ONE: 1, WEIGHT: 0}
-        yield pa.RecordBatch.from_arrays(
-            [pa.array([values.get(each.name)], each.type) for each in self._schema],
-            schema=self._schema,
-        )
-        for rows in batches:
-            columns = zip(rows.columns, self._schema, strict=True)
-            arrays = [column.cast(each.type) for column, each in columns]
-            yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+    return run_kernel(rows, kernel, opening=opening)

@@ -94,7 +94,8 @@ def key_of(df: DataFrame) -> tuple[str, ...]:
     origin = origin_of(df)
     if origin.source is not None:
         return origin.source.key
-    return origin.keys if origin.upserts is not None else ()
+    is_table = origin.upserts is not None or origin.reread is not None
+    return origin.keys if is_table else ()
 
 
 def keyed(df: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:

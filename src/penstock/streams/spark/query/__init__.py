@@ -1,0 +1,1 @@
+"""A query: the operators of many nodes, run together batch by batch."""
