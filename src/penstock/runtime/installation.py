@@ -240,8 +240,8 @@ def build_queries(installation: Installation, *, again: bool = False) -> None:
         with suppress(TopicNotFound) if again else nullcontext():
             ensure_topics(built, app.declared, installation.log)
         if isinstance(node, Outlet):
-            query.graph.hand_over_frame(built.frame)
-            query.sinks.append((node.name, built.frame, node.sink))
+            frame = query.graph.hand_over_frame(built.frame)
+            query.sinks.append((node.name, frame, node.sink))
         else:
             assert built.output is not None
             partitions = len(installation.log.describe(built.output.topic).partitions)

@@ -1,6 +1,6 @@
 """A node of an app, built: its DataFrame, and what that depends on."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from penstock.streams.algebra.changes import WEIGHT
 from penstock.streams.source.event_time import Rule
 from penstock.streams.source.spec import SourceSpec
 from penstock.streams.source.topic import open_topic
+from penstock.streams.spark.call_sites import without_call_sites
 from penstock.streams.spark.operators import changes
 from penstock.streams.spark.origin import (
     Origin,
@@ -112,7 +113,8 @@ class Builder:
         self._folders = folders
         self._crash_points = crash_points
         self._topics: dict[str, Topic] = {}  # what derivations give, as others read it
-        self._frames: dict[tuple[str, str], DataFrame] = {}  # by query and node
+        self._frames: dict[tuple[str, str], Callable[[], DataFrame]] = {}  # by query and node
+        self._sources: dict[tuple[str, str], DataFrame] = {}  # by query and source
 
     def build(self, node: Node, query: str = "", graph: QueryGraph | None = None) -> Built:
         """As part of this query, or as a batch if there is no graph."""
@@ -126,7 +128,8 @@ class Builder:
         if self._crash_points:
             built.crash_points = Path(self._crash_points) / node.name
         with building(place):
-            inputs = [self._input(name, built, graph) for name in node.inputs]
+            with without_call_sites():
+                inputs = [self._input(name, built, graph) for name in node.inputs]
             built.frame = node.function(*inputs) if isinstance(node, Derivation) else inputs[0]
             if isinstance(node, View) and node.sql and not node.key:
                 from penstock.streams.spark.sql import keyed
@@ -142,9 +145,9 @@ class Builder:
             built.output = self._output(node, built, folder)
             self._topics[node.name] = built.output
             frame = built.frame
-            if graph is not None:
-                frame = graph.node(self._identity(node.name), frame)
-            self._frames[query, node.name] = frame
+            self._frames[query, node.name] = (
+                (lambda: frame) if graph is None else graph.node(self._identity(node.name), frame)
+            )
         return built
 
     def _input(self, name: str, reader: Built, graph: QueryGraph | None) -> DataFrame:
@@ -153,7 +156,7 @@ class Builder:
         topic = self._topics[name]
         if (reader.query, name) in self._frames:
             reader.inner.append(topic)
-            frame = self._frames[reader.query, name]
+            frame = self._frames[reader.query, name]()
         else:
             frame = self._followed(name, reader, graph)
         if topic.key and WEIGHT not in frame.columns:
@@ -171,7 +174,7 @@ class Builder:
         # What it takes to read it is no part of the node.
         with building(QueryPlace("", 1, one_host=True, graph=graph, cohort=reader.query)):
             frame = self._read(name, reader, graph)
-        return graph.node(self._identity(name), frame)
+        return graph.node(self._identity(name), frame)()
 
     def _identity(self, node: str) -> str:
         return f"{node}/{self._folders[node].generation}"
@@ -196,12 +199,19 @@ class Builder:
             register(self._session)
             frame = source_frame(self._session, spec, streaming=False)
         else:
+            frame = self._source(spec, reader.query, graph)
+        return changes(frame, topic.key) if topic.key and not spec.rejected else frame
+
+    def _source(self, spec: SourceSpec, query: str, graph: QueryGraph) -> DataFrame:
+        """One frame for all nodes of a query, as Spark takes its time to make it."""
+        if (query, spec.name) not in self._sources:
             frame = graph.source(spec)
             if spec.time_column is not None and not spec.rejected:
                 assert spec.rule is not None
                 frame = mark_time(frame, spec.time_column, spec.rule.correct_for)
-            frame = with_origin(frame, Origin(spec, self._session, streaming=True))
-        return changes(frame, topic.key) if topic.key and not spec.rejected else frame
+            origin = Origin(spec, self._session, streaming=True)
+            self._sources[query, spec.name] = with_origin(frame, origin)
+        return self._sources[query, spec.name]
 
     def _topic(self, declared: Declaration) -> Topic:
         match declared:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody does
 from pyspark.sql.types import LongType, StringType, StructField, StructType
@@ -17,7 +18,9 @@ from penstock.streams.spark.leaves import (
     batch_frame,
     check_stateless,
     leaf_frame,
+    leaf_rows,
     run_fresh,
+    with_rows,
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -47,8 +50,20 @@ def count(tmp_path: Path) -> Path:
     return path
 
 
+def reading(frame: DataFrame, count: Path, partitions: int = 1) -> DataFrame:
+    """With the rows of its leaves."""
+
+    def rows(number: int, schema: StructType) -> JavaObject:
+        return leaf_rows(frame.sparkSession, schema, reader(count), partitions)
+
+    return with_rows(frame, rows)
+
+
 def test_a_leaf_is_a_stream_that_is_known_by_its_number(spark: SparkSession, count: Path) -> None:
-    leaf = leaf_frame(spark, 5, SCHEMA, reader(count), partitions=3)
+    bare = leaf_frame(spark, 5, SCHEMA)
+    assert bare.isStreaming
+    assert batch_frame(spark, bare).collect() == []
+    leaf = reading(bare, count, partitions=3)
     assert leaf.isStreaming
     assert leaf.schema.fields[0].metadata == {"kept": True, LEAF: 5}
     assert leaf.schema.fields[1].metadata == {}
@@ -79,10 +94,10 @@ STATELESS: dict[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
 
 @pytest.mark.parametrize("name", STATELESS)
 def test_every_run_reads_anew(spark: SparkSession, count: Path, name: str) -> None:
-    leaf = leaf_frame(spark, 0, SCHEMA, reader(count), partitions=1)
     static = spark.createDataFrame([(1, "one")], "a long, name string")
-    frame = STATELESS[name](leaf, static)
-    check_stateless(frame)
+    bare = STATELESS[name](leaf_frame(spark, 0, SCHEMA), static)
+    check_stateless(bare)
+    frame = reading(bare, count)
     for rows in (2, 5):
         count.write_text(str(rows))
         assert run_fresh(spark, frame).toRdd().count() == rows
@@ -126,10 +141,8 @@ STATEFUL: dict[str, tuple[Callable[[DataFrame, Any], DataFrame], str]] = {
 
 
 @pytest.mark.parametrize("name", STATEFUL)
-def test_what_spark_would_do_for_one_batch_alone_is_refused(
-    spark: SparkSession, count: Path, name: str
-) -> None:
-    leaf = leaf_frame(spark, 0, SCHEMA, reader(count), partitions=1)
+def test_what_spark_would_do_for_one_batch_alone_is_refused(spark: SparkSession, name: str) -> None:
+    leaf = leaf_frame(spark, 0, SCHEMA)
     static = spark.createDataFrame([(1, "one")], "a long, name string")
     build, hint = STATEFUL[name]
     with pytest.raises(InvalidInput) as refused:
@@ -137,8 +150,8 @@ def test_what_spark_would_do_for_one_batch_alone_is_refused(
     assert hint in refused.value.hint
 
 
-def test_a_view_does_not_hide_it(spark: SparkSession, count: Path) -> None:
-    leaf_frame(spark, 0, SCHEMA, reader(count), partitions=1).createOrReplaceTempView("given")
+def test_a_view_does_not_hide_it(spark: SparkSession) -> None:
+    leaf_frame(spark, 0, SCHEMA).createOrReplaceTempView("given")
     check_stateless(spark.sql("WITH some AS (SELECT a FROM given) SELECT * FROM some WHERE a > 1"))
     spark.sql("CREATE OR REPLACE TEMP VIEW different AS SELECT DISTINCT a FROM given")
     with pytest.raises(InvalidInput, match="DISTINCT"):

@@ -99,7 +99,7 @@ def leaf(spark: SparkSession) -> Iterator[DataFrame]:
     }
     for name, value in given.items():
         spark.conf.set(name, value)
-    yield leaf_frame(spark, 7, from_arrow_schema(SCHEMA), lambda batches: batches, 1)
+    yield leaf_frame(spark, 7, from_arrow_schema(SCHEMA))
     for name in given:
         spark.conf.unset(name)
 

@@ -101,7 +101,7 @@ def use_spark() -> None:
     whole = moved.mapInArrow(lambda batches: batches, "id long")
     for _ in range(3):
         run_fresh(session, whole).executedPlan().executeCollect()
-    leaf = leaf_frame(session, 0, whole.schema, lambda batches: batches, 1)
+    leaf = leaf_frame(session, 0, whole.schema)
     leaf.where("id > 1").selectExpr("id + 1 AS n")._jdf.queryExecution().analyzed().toJSON()
     session.stop()
     gateway.shutdown()

@@ -1,14 +1,18 @@
 """Streams of rows that penstock reads by itself, as the leaves of Spark's plans.
 
-    orders = leaf_frame(session, 0, schema, read_orders, partitions=2)
+    orders = leaf_frame(session, 0, schema)
     large = orders.filter("amount > 100")  # what a user writes
     check_stateless(large)
-    run_fresh(session, large).toRdd().count()  # once for every micro-batch
+    reading = with_rows(large, lambda number, schema: leaf_rows(session, schema, read_orders, 2))
+    run_fresh(session, reading).toRdd().count()  # once for every micro-batch
 
 To Spark a leaf is a streaming DataFrame, so that a user's code meets the rules of streams; but what
-it reads is not known to the plan, which can therefore run as a batch, as often as needed.
+it reads is not known to the plan, which can therefore run as a batch, as often as needed. A leaf is
+made without rows, as Spark takes 50 ms to plan how they are read and most leaves are never read by
+Spark.
 """
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from typing import Final, NoReturn
@@ -81,21 +85,58 @@ _ROW_BY_ROW = {
 }
 
 
-def leaf_frame(
-    session: SparkSession, number: int, schema: StructType, read: Read, partitions: int
-) -> DataFrame:
-    """A streaming DataFrame of the rows that `read` yields, once in each of so many tasks.
+def leaf_frame(session: SparkSession, number: int, schema: StructType) -> DataFrame:
+    """A streaming DataFrame that has no rows before `with_rows`. Nothing can be cached of it, or
+    started as a query of Spark's own."""
+    java = session._jsparkSession
+    rows = session.sparkContext._jsc.emptyRDD().rdd()
+    marked = java.parseDataType(_marked(schema, number).json())
+    return DataFrame(java.internalCreateDataFrame(rows, marked, True), session)
+
+
+def leaf_rows(session: SparkSession, schema: StructType, read: Read, partitions: int) -> JavaObject:
+    """The rows that `read` yields, once in each of that many tasks.
 
     `read` is given one row, whose `id` is the number of its partition. It runs again for every job,
     and may then find other rows; within a job, Spark may run it again for the same partition, which
-    must give the same rows. Nothing can be cached of it, or started as a query of Spark's own.
+    must give the same rows.
     """
-    schema = _marked(schema, number)
     numbers = session.range(0, partitions, 1, partitions)
-    rows = numbers.mapInArrow(read, schema)._jdf.queryExecution().toRdd()
-    java = session._jsparkSession
-    frame = java.internalCreateDataFrame(rows, java.parseDataType(schema.json()), True)
-    return DataFrame(frame, session)
+    return numbers.mapInArrow(read, schema)._jdf.queryExecution().toRdd()
+
+
+def with_rows(frame: DataFrame, rows: Callable[[int, StructType], JavaObject]) -> DataFrame:
+    """The same DataFrame over leaves that have rows, by their number and schema."""
+    session = frame.sparkSession
+    assert session._jvm is not None
+    plan = _with_rows(session, frame._jdf.queryExecution().analyzed(), rows)
+    dataset = session._jvm.org.apache.spark.sql.classic.Dataset
+    return DataFrame(dataset.ofRows(session._jsparkSession, plan), session)
+
+
+def _with_rows(
+    session: SparkSession, plan: JavaObject, rows: Callable[[int, StructType], JavaObject]
+) -> JavaObject:
+    if not plan.isStreaming():
+        return plan
+    children = [
+        _with_rows(session, plan.children().apply(n), rows) for n in range(plan.children().size())
+    ]
+    assert session._jvm is not None
+    if children:
+        return plan.withNewChildren(session._jvm.PythonUtils.toSeq(children))
+    number = _number(plan)
+    if number is None:
+        return plan
+    schema = StructType.fromJson(json.loads(plan.schema().json()))
+    gateway = session.sparkContext._gateway
+    assert gateway is not None
+    # As Catalyst copies a node itself: with the fields of its class, one of them another.
+    fields = gateway.new_array(session._jvm.java.lang.Object, plan.productArity())
+    for place in range(plan.productArity()):
+        is_rows = plan.productElementName(place) == "rdd"
+        fields[place] = rows(number, schema) if is_rows else plan.productElement(place)
+    return plan.makeCopy(fields)
 
 
 def _marked(schema: StructType, number: int) -> StructType:
@@ -114,14 +155,19 @@ def leaves_in(frame: DataFrame) -> list[int]:
         leaf = leaves.apply(place)
         if not leaf.isStreaming():
             continue
-        metadata = leaf.output().head().metadata()
-        if not metadata.contains(LEAF):
+        number = _number(leaf)
+        if number is None:
             raise InvalidInput(
                 "a node reads a stream that is not the app's",
                 hint="declare it with app.stream or app.table, or write it into a topic first",
             )
-        found[int(metadata.getLong(LEAF))] = None
+        found[number] = None
     return list(found)
+
+
+def _number(leaf: JavaObject) -> int | None:
+    metadata = leaf.output().head().metadata()
+    return int(metadata.getLong(LEAF)) if metadata.contains(LEAF) else None
 
 
 def run_fresh(session: SparkSession, df: DataFrame) -> JavaObject:

@@ -6,11 +6,13 @@ are one operator.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructField, StructType, TimestampType
@@ -20,7 +22,14 @@ from penstock.streams.algebra.rows.expressions.language import BATCH_TIME
 from penstock.streams.algebra.rows.selection import ALL, COLUMN, Expression, Selection
 from penstock.streams.algebra.spreading import Spread
 from penstock.streams.source.spec import SourceSpec
-from penstock.streams.spark.leaves import check_stateless, has_functions, leaf_frame, leaves_in
+from penstock.streams.spark.leaves import (
+    check_stateless,
+    has_functions,
+    leaf_frame,
+    leaf_rows,
+    leaves_in,
+    with_rows,
+)
 from penstock.streams.spark.origin import origin_of
 from penstock.streams.spark.packing import Packer
 from penstock.streams.spark.query.handed import PLACE, Handed
@@ -88,6 +97,9 @@ class QueryGraph:
     leaves: list[Leaf] = field(default_factory=list)
     users: dict[int, set[str]] = field(default_factory=dict)  # the nodes that need a leaf
     building: str = ""  # the node whose function is being called
+    _frames: dict[tuple[int, str], JavaObject] = field(default_factory=dict)  # by leaf and schema
+    _rows: dict[tuple[int, str], JavaObject] = field(default_factory=dict)  # likewise
+    _feeds: "dict[DataFrame, list[Fed]]" = field(default_factory=dict)
 
     def source(self, spec: SourceSpec) -> DataFrame:
         """The rows of a source, which is read once however many ask for it."""
@@ -114,9 +126,21 @@ class QueryGraph:
         self.users.setdefault(leaf.number, set()).add(self.building)
 
     def _frame(self, leaf: Leaf, schema: StructType | None = None) -> DataFrame:
+        """Made once; each reader may note its own facts on it."""
         schema = schema or from_arrow_schema(leaf.schema)
-        read = Handed(self.program.handed, leaf.number, tuple(schema.names))
-        return leaf_frame(self.session, leaf.number, schema, read, self.program.buckets)
+        identity = leaf.number, schema.json()
+        if identity not in self._frames:
+            self._frames[identity] = leaf_frame(self.session, leaf.number, schema)._jdf
+        return DataFrame(self._frames[identity], self.session)
+
+    def _handed(self, number: int, schema: StructType) -> JavaObject:
+        """The rows of a leaf as they are handed over; the same object whoever asks, by which Spark
+        knows that two DataFrames are equal."""
+        identity = number, schema.json()
+        if identity not in self._rows:
+            read = Handed(self.program.handed, number, tuple(schema.names))
+            self._rows[identity] = leaf_rows(self.session, schema, read, self.program.buckets)
+        return self._rows[identity]
 
     # Operators
 
@@ -163,6 +187,11 @@ class QueryGraph:
 
     def fed_by(self, frame: DataFrame) -> list[Fed]:
         """Where the rows of a DataFrame are made."""
+        if frame not in self._feeds:
+            self._feeds[frame] = self._fed_by(frame)
+        return self._feeds[frame]
+
+    def _fed_by(self, frame: DataFrame) -> list[Fed]:
         if origin_of(frame).source is not None:  # nothing but a source, with the place of each row
             (number,) = leaves_in(frame)
             return self._made(self.leaves[number], None)
@@ -182,20 +211,23 @@ class QueryGraph:
             for fed in leaf.made_of
         ]
 
-    def node(self, identity: str, frame: DataFrame) -> DataFrame:
-        """What a node gives, for those who read it: whatever it is made of, its rows are known by
-        this identity."""
+    def node(self, identity: str, frame: DataFrame) -> Callable[[], DataFrame]:
+        """What a node gives, for those who read it, if somebody does: whatever it is made of, its
+        rows are known by this identity."""
         return self._renamed(f"node {identity}", self.fed_by(frame), frame.schema)
 
-    def _renamed(self, identity: str, made_of: list[Fed], schema: StructType) -> DataFrame:
+    def _renamed(
+        self, identity: str, made_of: list[Fed], schema: StructType
+    ) -> Callable[[], DataFrame]:
         """A leaf of rows that are made elsewhere."""
         leaf = self._leaf(identity, _arrow(schema), made_of=made_of)
         leaf.phase = max(fed.leaf.phase for fed in made_of)
         leaf.sources = _sources_of(fed.leaf for fed in made_of)
-        return self._frame(leaf, schema)
+        return partial(self._frame, leaf, schema)
 
     def _segment(self, frame: DataFrame) -> Leaf:
         check_stateless(frame)
+        frame = with_rows(frame, self._handed)
         above = [self.leaves[number] for number in leaves_in(frame)]
         # The text of a plan has the name of a function, not what the function does: a segment with
         # functions belongs to its node alone, in whichever query that runs.
@@ -229,7 +261,7 @@ class QueryGraph:
         ]
         told = json.dumps([described(*fed.told, None) for fed in made_of])
         schema = StructType([*frame.schema.fields, StructField(column, TimestampType(), False)])
-        return self._renamed(f"stamped {digest(told)}", made_of, schema)
+        return self._renamed(f"stamped {digest(told)}", made_of, schema)()
 
     def hand_over(self, leaf: Leaf, schema: pa.Schema) -> None:
         """Has the rows of a leaf left for Spark."""
@@ -255,11 +287,12 @@ class QueryGraph:
         names: list[str] = self.program.sources[number].row_schema.names
         return names
 
-    def hand_over_frame(self, frame: DataFrame) -> None:
+    def hand_over_frame(self, frame: DataFrame) -> DataFrame:
         """Has all leaves of a DataFrame left for Spark, which computes it when it is asked to."""
         for number in leaves_in(frame):
             leaf = self.leaves[number]
             self.hand_over(leaf, leaf.schema)
+        return with_rows(frame, self._handed)
 
     def _take(self, leaf: Leaf, taker: Taker) -> None:
         self.program.takers.setdefault(leaf.number, []).append(taker)

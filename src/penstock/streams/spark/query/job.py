@@ -38,6 +38,7 @@ from penstock.streams.state.files import Counts
 
 _PAYLOAD = MESSAGES.names.index("_payload")
 _SMALL = 2_000  # records; a guess well below where a second core would pay, and not tuned
+_WORTH_A_TASK = 8  # operators and outputs of a small batch: 1 to 2 ms each
 
 
 class Stepped(NamedTuple):
@@ -75,8 +76,8 @@ class BatchResult:
 
 
 class QueryJob:
-    """A batch of few rows is one task where that is possible: on one host, where any worker has the
-    state of all buckets, and without anything that Spark has to compute."""
+    """A batch of few rows has no stages where that is possible: on one host, where any worker has
+    the state of all buckets, and without anything that Spark has to compute."""
 
     def __init__(self, graph: QueryGraph) -> None:
         self._session = graph.session
@@ -87,7 +88,7 @@ class QueryJob:
         self._small: JavaObject | None = None
         if graph.program.folder is not None and len(self._phases) == 1:
             # Planned once: without an exchange, whose files would be kept, a job reads all anew.
-            self._small = run_fresh(self._session, _in_one_task(graph)).executedPlan()
+            self._small = run_fresh(self._session, _without_stages(graph)).executedPlan()
         self._handed = Path(graph.program.handed)
 
     def run(self, plan: BatchPlan) -> BatchResult:
@@ -198,12 +199,16 @@ def _frames(graph: QueryGraph, apart: Mapping[int, Segments] | None = None) -> l
     return frames
 
 
-def _in_one_task(graph: QueryGraph) -> DataFrame:
-    (levels,) = graph.program.levels
-    place = Place(Shipped(graph.program), 0, len(levels) + 1, last=True)
-    return graph.session.range(0, 1, 1, 1).mapInArrow(
-        Whole(place, levels), from_arrow_schema(MESSAGES)
-    )
+def _without_stages(graph: QueryGraph) -> DataFrame:
+    """One task, or one for each core where there are enough operators and outputs for that."""
+    program, session = graph.program, graph.session
+    (levels,) = program.levels
+    worth = (len(program.operators) + len(program.outputs)) // _WORTH_A_TASK
+    most = min(session.sparkContext.defaultParallelism, worth)
+    parts = [Shipped(each) for each in program.split(max(1, most))]
+    place = Place(parts[0], 0, len(levels) + 1, last=True)
+    tasks = session.range(0, len(parts), 1, len(parts))
+    return tasks.mapInArrow(Whole(place, parts), from_arrow_schema(MESSAGES))
 
 
 def _begun(graph: QueryGraph, place: Place, segments: Segments | None) -> DataFrame:

@@ -7,7 +7,7 @@ computes between them. A program travels to the workers once, and is kept there 
 import hashlib
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -102,6 +102,58 @@ class Program:
         if leaf in self.operators and self.operators[leaf].name:
             names.append(self.operators[leaf].name)
         return Maker(number, operator="/".join(names))
+
+    def split(self, most: int) -> list["Program"]:
+        """Programs whose work together is that of this one, at most this many: what one makes, no
+        other needs. All of them read the sources."""
+        parts: list[Program] = []
+        for targets in _balanced(_connected(self), most):
+            takers = {
+                leaf: [each for each in some if _target(each) in targets]
+                for leaf, some in self.takers.items()
+            }
+            levels = [
+                [[leaf for leaf in level if ("operator", leaf) in targets] for level in phase]
+                for phase in self.levels
+            ]
+            parts.append(replace(self, takers=takers, levels=levels))
+        return parts or [self]
+
+
+Target = tuple[str, int]  # what rows are for, and its number
+
+
+def _target(taker: Taker) -> Target:
+    match taker:
+        case ToOperator(leaf):
+            return "operator", leaf
+        case ToTopic(output):
+            return "topic", output
+        case ToSpark(leaf):
+            return "spark", leaf
+
+
+def _connected(program: Program) -> list[set[Target]]:
+    """Targets of which one takes rows of another, or both of the same operator."""
+    found: dict[Target, set[Target]] = {}
+
+    def connect(*targets: Target) -> None:
+        together = set[Target]().union(*(found.get(each, {each}) for each in targets))
+        found.update(dict.fromkeys(together, together))
+
+    for leaf, takers in program.takers.items():
+        for taker in takers:
+            made = [("operator", leaf)] if leaf in program.operators else []
+            connect(_target(taker), *made)
+    return list({id(each): each for each in found.values()}.values())
+
+
+def _balanced(groups: list[set[Target]], most: int) -> list[set[Target]]:
+    """Unions of these groups, of about the same size."""
+    parts: list[set[Target]] = [set() for _ in range(min(most, len(groups)))]
+    for group in sorted(groups, key=lambda each: (-len(each), min(each))):
+        min(parts, key=len).update(group)
+    return parts
 
 
 class Delivery:

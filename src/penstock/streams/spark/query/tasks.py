@@ -73,10 +73,13 @@ class _Task(ABC):
     def __init__(self, place: Place) -> None:
         self._place = place
 
+    def _shipped(self, task: int) -> Shipped:
+        return self._place.shipped
+
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        program = self._place.shipped.program()
         context = TaskContext.get()
         assert context is not None
+        program = self._shipped(context.partitionId()).program()
         plan = BatchPlan.of_task()
         batch_time.set(plan.planned_ms * 1_000)
         # On several hosts, one that is lost for a while may come back with a journal of its own.
@@ -148,11 +151,15 @@ class Step(_Task):
 
 class Whole(_Task):
     """All stages of a small batch in one task, with the same result: what the stages of a job take
-    to follow each other is longer than the work in them."""
+    to follow each other is longer than the work in them. Parts of a program that need nothing of
+    each other are tasks side by side, of which each reads what there is."""
 
-    def __init__(self, place: Place, levels: list[list[int]]) -> None:
+    def __init__(self, place: Place, parts: list[Shipped]) -> None:
         super().__init__(place)
-        self._levels = levels
+        self._parts = parts
+
+    def _shipped(self, task: int) -> Shipped:
+        return self._parts[task]
 
     def _work(self, here: _Here, batches: Iterator[pa.RecordBatch]) -> None:
         for _ in batches:
@@ -161,10 +168,11 @@ class Whole(_Task):
         sent: list[Message] = []
         for number in range(program.buckets):
             inner = here.inside(0, number)
-            _read(inner)
+            _read(inner, tells=here.number == 0)
             inner.delivery.finish()
             sent += inner.outbox.messages
-        for stage, level in enumerate(self._levels, start=1):
+        (levels,) = program.levels
+        for stage, level in enumerate(levels, start=1):
             passed: list[Message] = []
             for bucket in range(program.buckets):
                 mine = [each for each in sent if each.bucket == bucket]
@@ -177,19 +185,23 @@ class Whole(_Task):
             here.outbox.pass_on(message)
 
 
-def _read(here: _Here) -> None:
+def _read(here: _Here, *, tells: bool = True) -> None:
+    """One task `tells` the driver what was read."""
     program, plan = here.program, here.plan
-    for folder in Path(program.crash_points).iterdir() if program.crash_points else ():
+    for folder in Path(program.crash_points).iterdir() if program.crash_points and tells else ():
         crash_at(folder, IN_WORKER)
     if here.number == 0:
         here.delivery.open(plan.versions.keys())
     for wanted in plan.ranges[here.number]:
+        if not tells and not program.takers.get(program.source_leaves[wanted.source]):
+            continue
         spec = program.sources[wanted.source]
         part = wanted.range(plan.planned_ms)
         for rows in _rows(spec, wanted.topic, part):
             here.delivery.give(program.source_leaves[wanted.source], rows)
-        facts = {"source": wanted.source, "partition": wanted.partition}
-        here.outbox.tell({**facts, "progress": part.progress.as_json()})
+        if tells:
+            facts = {"source": wanted.source, "partition": wanted.partition}
+            here.outbox.tell({**facts, "progress": part.progress.as_json()})
 
 
 def _rows(spec: SourceSpec, topic: str, part: Range) -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.functions import col, expr, lit
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StringType
+from pyspark.sql.types import DataType, StringType
 
 from penstock.streams.algebra.aggregates import functions as ps
 from penstock.streams.algebra.aggregates.functions import Aggregate as Asked
@@ -27,6 +27,7 @@ _ALL = 2**31 - 1  # rows of an array: as many as there are
 _ONE = "all__rows"  # the key of all rows
 _SEEN = "all__seen"  # set in every row but the one that is there before any other
 _SPARK_NAMES = {"sum": "sum", "mean": "avg"}
+_ANSWERS: dict[tuple[str, DataType], DataType] = {}  # asked of Spark once in a process
 _ARRAYS = ("collect", "collect_set")
 _COMPUTED = (*_SPARK_NAMES, *_ARRAYS)  # whose answers Spark makes of ours
 
@@ -94,10 +95,17 @@ def _as_spark(frame: DataFrame, name: str, call: Call) -> Column:
     if call.function in _ARRAYS:
         return expr(_array(name, call))
     if call.function in _SPARK_NAMES and call.column is not None:
-        function = _SPARK_NAMES[call.function]
-        answer = frame.select(expr(f"{function}(`{physical(call.column)}`)").alias("c")).schema["c"]
-        return col(name).cast(answer.dataType)
+        return col(name).cast(_answer(frame, _SPARK_NAMES[call.function], physical(call.column)))
     return col(name)
+
+
+def _answer(frame: DataFrame, function: str, column: str) -> DataType:
+    """The type of an aggregate of Spark's, which depends on nothing but that of its column."""
+    about = function, frame.schema[column].dataType
+    if about not in _ANSWERS:
+        answer = frame.select(expr(f"{function}(`{column}`)").alias("c"))
+        _ANSWERS[about] = answer.schema["c"].dataType
+    return _ANSWERS[about]
 
 
 def _array(name: str, call: Call) -> str:

@@ -14,6 +14,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame
 
 from penstock.errors import InvalidInput, InvalidSql
+from penstock.streams.spark.call_sites import without_call_sites
 from penstock.streams.spark.origin import Origin, origin_of, with_origin
 from penstock.streams.spark.place import QueryPlace, building, place_for
 from penstock.streams.spark.sql.lowering import Lowering
@@ -41,7 +42,10 @@ def sql(text: str, /, *, checkpoint: str | None = None, **frames: DataFrame) -> 
             hint="read all of them as streams, or none",
         )
     try:
-        with _place(given, checkpoint) if streams else nullcontext() as place:
+        with (
+            without_call_sites(),
+            _place(given, checkpoint) if streams else nullcontext() as place,
+        ):
             lowering = Lowering(given, place)
             frame = lowering.view(view)
     except (AnalysisException, ParseException) as error:
