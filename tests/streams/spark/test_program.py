@@ -52,7 +52,7 @@ def test_each_taker_is_in_one_part_with_all_that_it_needs(program: Program, most
     assert 1 <= len(parts) <= most
     found = [pair for part in parts for pair in takers_of(part)]
     assert sorted(map(repr, found)) == sorted(map(repr, takers_of(program)))
-    targets = []
+    targets: list[tuple[type, int]] = []
     for part in parts:
         stepped = {leaf for level in part.levels[0] for leaf in level}
         for leaf, taker in takers_of(part):
