@@ -105,6 +105,9 @@ def _fields(values: pa.Array) -> _Fields:
 def _headers(headers: pa.ListArray) -> tuple[Positions, _Fields, _Fields]:
     """Where each record's headers begin among all, and the last end; their names and contents."""
     lists = np.zeros(len(headers) + 1, np.int32)
+    if headers.null_count == len(headers):
+        none = _fields(pa.array([], pa.binary()))
+        return frozen(lists), none, none
     np.cumsum(pc.list_value_length(headers).fill_null(0), out=lists[1:])
     names, contents = headers.flatten().flatten()
     if names.null_count:

@@ -135,7 +135,11 @@ class Selection:
     def _as_wanted(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         if self.wanted is None:
             return rows
-        columns = [rows.column(each.name).cast(each.type) for each in self.wanted]
+        given = [rows.column(each.name) for each in self.wanted]
+        columns = [
+            column if column.type == each.type else column.cast(each.type)
+            for column, each in zip(given, self.wanted, strict=True)
+        ]
         return pa.RecordBatch.from_arrays(columns, schema=self.wanted)
 
     def reads(self, names: Sequence[str]) -> set[str]:
