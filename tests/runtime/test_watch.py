@@ -1,7 +1,16 @@
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
+from penstock import clock
 from penstock.errors import NodeChanged, TopicNotFound
-from penstock.runtime.watch import cause_of
+from penstock.runtime.engine import BuiltQuery
+from penstock.runtime.installation import Installation
+from penstock.runtime.watch import Watch, cause_of
+from penstock.streams.source.spec import SourceSpec
 
 STREAM_FAILED = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted.
 Traceback (most recent call last):
@@ -45,3 +54,96 @@ JAVA = """An error occurred while calling o2051.start.
 )
 def test_what_happened_in_one_sentence(error: BaseException, said: str) -> None:
     assert cause_of(error) == said
+
+
+class Sleeping:
+    """The engine of a query that has nothing to do, and its news."""
+
+    def __init__(self, *, due_ms: int | None = None, owes_promises: bool = False) -> None:
+        self.news = self
+        self.steps = 0
+        self.sources: list[SourceSpec] = []
+        self.due_ms = due_ms
+        self.owes_promises = owes_promises
+        self.looks = self.planned = 0
+        self.waits: list[float] = []
+        self.when_waiting: Callable[[], None] = lambda: None
+        self._woken = threading.Event()
+
+    def step(self, *, flush: bool = False) -> bool:
+        self.planned += 1
+        self.owes_promises &= not flush
+        return False
+
+    def has_news(self) -> bool:
+        self.looks += 1
+        return False
+
+    def next_idle(self) -> int | None:
+        return self.due_ms
+
+    def wait(self, seconds: float, *, look_every: float) -> bool:
+        self.waits.append(seconds)
+        self.when_waiting()
+        return self._woken.wait(60.0)
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def close(self) -> None:
+        pass
+
+
+def watched(engine: Sleeping) -> Watch:
+    query = SimpleNamespace(name="main", nodes=[], refused={})
+    installation = SimpleNamespace(open_engine=lambda query: engine)
+    return Watch(cast(Installation, installation), cast(BuiltQuery, query))
+
+
+def run_until(engine: Sleeping, waits: int) -> None:
+    """Runs a query that sleeps so many times."""
+    watch = watched(engine)
+
+    def woken() -> None:
+        engine._woken.set()
+        if len(engine.waits) == waits:
+            watch.halt()
+
+    engine.when_waiting = woken
+    watch.start()
+    assert watch._thread is not None
+    watch._thread.join()
+    watch.stop(0)
+
+
+def test_an_idle_query_sleeps_and_looks_once_a_second() -> None:
+    engine = Sleeping()
+    run_until(engine, 3)
+    assert engine.waits == [1.0, 1.0, 1.0]
+    assert (engine.planned, engine.looks) == (1, 3)
+
+
+def test_a_query_that_sleeps_is_woken_to_stop() -> None:
+    engine = Sleeping()
+    watch, waiting = watched(engine), threading.Event()
+    engine.when_waiting = waiting.set
+    watch.start()
+    assert waiting.wait(60.0)
+    watch.stop(60.0)
+    assert engine._woken.is_set()
+    assert len(engine.waits) == 1
+
+
+def test_a_query_wakes_when_a_partition_falls_idle() -> None:
+    engine = Sleeping(due_ms=clock.now_ms() + 200)
+    run_until(engine, 1)
+    assert 0 < engine.waits[0] <= 0.2
+    far = Sleeping(due_ms=clock.now_ms() + 3_600_000)
+    run_until(far, 1)
+    assert 0.9 < far.waits[0] <= 1.0
+
+
+def test_promises_are_told_after_a_silence() -> None:
+    engine = Sleeping(owes_promises=True)
+    run_until(engine, 1)
+    assert 0 < engine.waits[0] <= 0.5

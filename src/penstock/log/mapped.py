@@ -31,7 +31,7 @@ from penstock.log.mapped_times import MappedTimes
 from penstock.log.policy import check_topic_name
 from penstock.log.storage.append_times import read_in_force
 from penstock.log.storage.index import load_index
-from penstock.log.storage.published import read_durable_offset, read_start_offset
+from penstock.log.storage.published import DURABLE_FILE, read_durable_offset, read_start_offset
 
 if TYPE_CHECKING:
     from penstock.events.columns import Columns
@@ -115,6 +115,12 @@ class MappedTopic:
                 hint=f"it has {self._partitions}, numbered from 0",
             )
         return self._folder / str(partition)
+
+    def changed_files(self) -> list[Path]:
+        """Those that are written to when records become durable, and the folder in which others
+        are made when partitions are added."""
+        durable = (self._folder / str(each) / DURABLE_FILE for each in range(self.partitions))
+        return [self._folder, *durable]
 
     def bounds(self, partition: int) -> Bounds:
         """What can be read now."""

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock import clock
 from penstock.errors import ForeignCheckpoint, PenstockError
 from penstock.log import Log
+from penstock.runtime.news import News
 from penstock.runtime.nodes import Built
 from penstock.runtime.query_folder import (
     BESIDE,
@@ -143,6 +144,7 @@ class Engine:
         self._cleaning.set_result(None)
         if unprimed := self._folder.unprimed:
             self._prime(unprimed)
+        self.news = News(self._topics)
 
     # Steps
 
@@ -178,25 +180,19 @@ class Engine:
         return self._program.sources
 
     def has_news(self) -> bool:
-        """Whether a topic has grown since the last plan; cheap to ask."""
-        for name, offset in self.offsets.items():
-            topic = self._topics[name]
-            with blame("source", name):
-                for number in range(topic.partitions()):
-                    if topic.bounds(number).end > offset.next.get(number, 0):
-                        return True
-        return False
+        """Whether a topic has grown since the last plan."""
+        return self.news.has_come(self.offsets)
 
     def ends(self, source: str) -> dict[int, int]:
         """Where the partitions of a source end now."""
         topic = self._topics[source]
         return {number: topic.bounds(number).end for number in range(topic.partitions())}
 
-    @property
-    def is_timed(self) -> bool:
-        """Whether there may be something to do without news, because time has passed."""
-        rules = [spec.rule for spec in self._program.sources]
-        return any(rule is not None and rule.idle_after is not None for rule in rules)
+    def next_idle(self) -> int | None:
+        """When a partition that stays silent will count as idle, in milliseconds: then there may be
+        something to do without news. None when time alone changes nothing."""
+        moments = (planner.next_idle() for planner in self._planners.values())
+        return min((each for each in moments if each is not None), default=None)
 
     @property
     def owes_promises(self) -> bool:
@@ -208,6 +204,7 @@ class Engine:
         )
 
     def close(self) -> None:
+        self.news.close()
         self._cleaner.shutdown()
         for topic in self._topics.values():
             topic.close()

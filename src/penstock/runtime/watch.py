@@ -21,10 +21,11 @@ logger = logging.getLogger(__name__)
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
 _PUBLISH_EVERY, _PUBLISH_AGAIN = 1.0, 10.0  # seconds; the second after a failure
-_LOOK_SOON, _LOOK_LATER = 0.002, 0.02  # seconds between two looks for news
-_SOON = 2.0  # seconds of silence after which looks become rarer
+# Seconds between two looks for news in topics that do not tell of it, and those of silence after
+# which looks become rarer.
+_LOOK_SOON, _LOOK_LATER, _SOON = 0.002, 0.02, 2.0
+_LOOK_AGAIN = 1.0  # seconds until it looks for itself, whatever it was told, and at the wall clock
 _QUIET = 0.5  # seconds of silence after which topics are told how far the clock is
-_TIMED = 0.1
 PATIENCE = 2  # failures after which nodes that are to blame are left to themselves
 
 # What starting again does not mend. A query that is fenced runs in another process, which would be
@@ -134,18 +135,20 @@ class Watch:
         return True
 
     def _await_news(self, engine: Engine, silent_since: float) -> None:
-        """Returns when there may be something to do, or it is told to stop."""
-        began = clock.monotonic()
+        """Returns when there may be something to do, or it is told to stop; sleeps until then."""
         try:
-            while not engine.has_news():
+            due = math.inf
+            if (idle := engine.next_idle()) is not None:
+                # Of the wall clock, which may be set meanwhile: a second later it plans anyway.
+                due = clock.monotonic() + min((idle - clock.now_ms()) / 1_000, _LOOK_AGAIN)
+            if engine.owes_promises:
+                due = min(due, silent_since + _QUIET)
+            while not self._stop.is_set() and not engine.has_news():
                 now = clock.monotonic()
-                pause = _LOOK_SOON if now - silent_since < _SOON else _LOOK_LATER
-                if self._stop.wait(pause):
+                if now > due:
                     return
-                if engine.is_timed and now - began > _TIMED:
-                    return
-                if now - silent_since > _QUIET and engine.owes_promises:
-                    return
+                look_every = _LOOK_SOON if now - silent_since < _SOON else _LOOK_LATER
+                engine.news.wait(min(due - now, _LOOK_AGAIN), look_every=look_every)
         except Exception as error:  # whatever it is: nobody else would notice
             self._failed(error)
 
@@ -244,10 +247,12 @@ class Watch:
     def halt(self) -> None:
         """Ends after the present batch."""
         self._stop.set()
+        if (engine := self._engine) is not None:
+            engine.news.wake()
 
     def stop(self, patience: float) -> None:
         """Between two batches if one ends in time; what is interrupted is run again later."""
-        self._stop.set()
+        self.halt()
         if self._thread is not None:
             self._thread.join(patience)
             if self._thread.is_alive():

@@ -1,6 +1,7 @@
 """A topic that is a list, for tests that have no need of a log."""
 
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from uuid import UUID, uuid4
 
 import pyarrow as pa
@@ -35,6 +36,9 @@ class ListedTopic:
 
     def bounds(self, partition: int) -> Bounds:
         return Bounds(self.starts[partition], len(self.records[partition]))
+
+    def changed_files(self) -> list[Path]:
+        return []
 
     def offsets_at(self, partitions: Collection[int], timestamp: int) -> dict[int, int]:
         self.lookups += 1

@@ -134,6 +134,31 @@ def test_one_input_silent(tmp_path: Path) -> None:
     assert query.batch() is None
 
 
+def test_when_the_next_partition_falls_idle(tmp_path: Path) -> None:
+    query = Query(ListedTopic([event(0)], []), tmp_path)
+    assert query.batch() == 1
+    assert query.planner.next_idle() == NOW + 30_000
+    query.now += 10_000
+    query.topic.records[0].append(event(10))
+    assert query.batch() == 1
+    assert query.planner.next_idle() == NOW + 30_000  # partition 1, in which nothing came
+    query.now += 20_000
+    assert query.batch() == 0
+    assert query.planner.next_idle() == NOW + 40_000
+    query.now += 10_000
+    query.plan()
+    assert query.planner.next_idle() is None  # time changes nothing any more
+
+
+def test_only_idle_partitions_need_the_time(tmp_path: Path) -> None:
+    rule = EventTime("at", wait="10s").rule()
+    untimed: list[dict[str, Any]] = [{"rule": rule}, {"rule": None}, {"ticks": False}]
+    for number, more in enumerate(untimed):
+        query = Query(ListedTopic([event(0)]), tmp_path / str(number), **more)
+        query.plan()
+        assert query.planner.next_idle() is None
+
+
 def test_a_partition_whose_rows_wait_is_not_idle(tmp_path: Path) -> None:
     query = Query(
         ListedTopic([event(t) for t in range(-900, -800)], [event(0)]), tmp_path, max_rows=10

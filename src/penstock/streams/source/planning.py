@@ -40,6 +40,7 @@ class Planner:
         self._admission = Admission(topic, spec.max_rows, spec.rate, now_ms)
         self._limit: dict[int, int] | None = None
         self._heard: dict[int, int] = {}  # when each partition last had something unread
+        self._planned = 0  # when a batch was planned last
         self._known: dict[int, Progress] = {}  # as read from the files last
         self._at_first: dict[int, int] | None = None  # where a table ended at the first planning
 
@@ -77,7 +78,7 @@ class Planner:
         """The end of the batch that begins at `start`, which is itself when there is none."""
         unread = self._unread(start)
         ends = self._admission.admit(unread)
-        now = self._now()
+        now = self._planned = self._now()
         for number, (begin, end) in unread.items():
             if end > begin or number not in self._heard:
                 self._heard[number] = now
@@ -104,6 +105,16 @@ class Planner:
         return replace(
             start, planned=now, clock=time, next=ends, progress=progress, timed=rule is not None
         )
+
+    def next_idle(self) -> int | None:
+        """When the next partition will count as idle, in milliseconds, if nothing comes; None when
+        time alone changes nothing."""
+        rule = self._spec.rule
+        if rule is None or rule.idle_after is None or not self._spec.ticks:
+            return None
+        silent = rule.idle_after // 1_000
+        moments = (at + silent for at in self._heard.values())
+        return min((each for each in moments if each > self._planned), default=None)
 
     def _idle(self, idle_after: int | None, now: int) -> frozenset[int]:
         if idle_after is None:

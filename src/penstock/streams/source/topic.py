@@ -34,6 +34,9 @@ class SourceTopic(Protocol):
 
     def bounds(self, partition: int) -> Bounds: ...
 
+    def changed_files(self) -> list[Path]:
+        """Those on this host that change when the topic grows; none when it is read elsewhere."""
+
     def offsets_at(self, partitions: Collection[int], timestamp: int) -> dict[int, int]:
         """The first offset in each whose record is as late (milliseconds), or the end."""
 
@@ -105,6 +108,9 @@ class FolderTopic:
 
     def bounds(self, partition: int) -> Bounds:
         return self._topic.bounds(partition)
+
+    def changed_files(self) -> list[Path]:
+        return self._topic.changed_files()
 
     def offsets_at(self, partitions: Collection[int], timestamp: int) -> dict[int, int]:
         return {number: self._topic.offset_at(number, timestamp) for number in partitions}

@@ -1,6 +1,7 @@
 """A topic read over the wire, from a server of ours or from Apache Kafka."""
 
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -70,6 +71,9 @@ class WireTopic:
                 f"no offsets of {self.name}/{partition}", hint="is the log running?"
             )
         return Bounds(*found)
+
+    def changed_files(self) -> list[Path]:
+        return []
 
     def offsets_at(self, partitions: Collection[int], timestamp: int) -> dict[int, int]:
         places = [TopicPartition(self.name, each, max(timestamp, 0)) for each in partitions]
