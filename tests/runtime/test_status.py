@@ -18,6 +18,13 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert [each.name for each in (tmp_path / "shop").iterdir()] == ["status.json"]
 
 
+def test_facts_are_all_that_is_told_but_for_when() -> None:
+    told, later = an_app(a_node(), written_ms=NOW), an_app(a_node(), written_ms=NOW + 1)
+    assert told.facts() == later.facts()
+    assert told.facts() != an_app(a_node(an_input(read=7)), written_ms=NOW).facts()
+    assert told.facts() != an_app(a_node(), written_ms=NOW, views_error="x").facts()
+
+
 def test_sums_over_inputs() -> None:
     node = a_node(
         an_input(end={"0": 510, "1": 500, "2": 3}, rejected={"late": 1, "future": 1}),

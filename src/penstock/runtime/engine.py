@@ -139,6 +139,7 @@ class Engine:
         self._promised: dict[str, tuple[int, float]] = {}  # by node: the clock, and when
         self.last_plan = last
         self.batch_ms = 0
+        self.steps = 0  # batches that were finished, with all that can be told of them
         self._cleaner = ThreadPoolExecutor(1, "penstock-clean")  # beside: a disk may take its time
         self._cleaning: Future[None] = Future()
         self._cleaning.set_result(None)
@@ -159,6 +160,7 @@ class Engine:
         self._unfinished = None
         self.last_plan = planned
         self.batch_ms = round((clock.monotonic() - began) * 1_000)
+        self.steps += 1
         return True
 
     def stop_at_present(self) -> None:

@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 _LOOK_EVERY = 0.25
 _TELL_EVERY = 1.0
+_TELL_AGAIN = 3.0  # what has not changed; well below the time after which an app counts as silent
 _KEEP_AGAIN = 5.0
 _STOP_WITHIN = 20.0
 _ATTACH_AGAIN = 5.0
@@ -97,7 +98,8 @@ class Supervisor:
         self._views = views
         if views is not None:
             installation.offer = views.offer
-        self._told = 0.0
+        self._told = self._written = 0.0
+        self._facts = ""
         self._failing: list[str] = []
         self._keep_at = 0.0
         self._attach_at = 0.0
@@ -302,6 +304,12 @@ class Supervisor:
         if failing != self._failing or is_due:
             self._failing = failing
             self._told = clock.monotonic()
+            self._write()
+
+    def _write(self) -> None:
+        facts, now = self.status.facts(), clock.monotonic()
+        if facts != self._facts or now - self._written >= _TELL_AGAIN:
+            self._facts, self._written = facts, now
             self.status.written_ms = clock.now_ms()
             self.status.write(self._folder)
 

@@ -1,10 +1,9 @@
 """What a node has come to, as its status tells it, from the last batch of its query."""
 
 import logging
-from contextlib import suppress
+from collections.abc import Mapping
 
 from penstock import clock
-from penstock.errors import PenstockError
 from penstock.runtime.declarations import Topic
 from penstock.runtime.engine import Engine
 from penstock.runtime.nodes import Built
@@ -42,8 +41,9 @@ class Teller:
             source=spec.options(),
         )
 
-    def note(self, engine: Engine) -> None:
-        """Brings the status up to date with the last batch that the engine committed."""
+    def note(self, engine: Engine, ends: Mapping[str, Mapping[int, int]]) -> None:
+        """Brings the status up to date with the last batch that the engine committed. `ends` says
+        where sources end now, as far as that is known."""
         status, committed = self.status, engine.committed
         sources = {spec.name: spec for spec in self.built.sources}
         seen = status.read
@@ -58,7 +58,8 @@ class Teller:
             began = engine.last_plan.offsets.get(told.name) if engine.last_plan else None
             self._note_input(spec, told, offset, began or offset)
             before += totals((began or offset).progress).read
-            self._note_end(told, engine)
+            if told.name in ends:  # else the query itself says what is wrong with its topic
+                told.end = {str(number): end for number, end in ends[told.name].items()}
         now = clock.monotonic()
         if committed.batch != self._told and committed.batch >= 0:
             self._told = status.batch = committed.batch
@@ -73,7 +74,15 @@ class Teller:
                 status.late, status.corrected, status.dropped = (
                     sum(each[place] for each in counts) for place in range(3)
                 )
-        status.rows_per_second = self._rate.at(now)
+        self.note_time()
+
+    def note_time(self) -> None:
+        """Brings up to date what changes by itself, when there was no batch."""
+        now = clock.monotonic()
+        self.status.rows_per_second = self._rate.at(now)
+        for told in self.status.inputs:
+            if told.name in self._shares:
+                self._tell_share(told, self._shares[told.name].at(now))
 
     def _note_input(
         self,
@@ -96,10 +105,6 @@ class Teller:
         if spec.rule is not None:
             told.clocks = {str(n): each.clock(spec.rule) for n, each in progress.items()}
 
-    def _note_end(self, told: InputStatus, engine: Engine) -> None:
-        with suppress(PenstockError):  # the query itself says what is wrong with its topic
-            told.end = {str(number): end for number, end in engine.ends(told.name).items()}
-
     def _note_share(self, told: InputStatus, before: Totals) -> None:
         now = clock.monotonic()
         share = self._shares.get(told.name)
@@ -107,8 +112,10 @@ class Teller:
             share = RejectedShare(now, before.read, before.rejected.total())
             self._shares[told.name] = share
         share.note(now, told.read, sum(told.rejected.values()))
+
+    def _tell_share(self, told: InputStatus, share: float | None) -> None:
         is_new = not told.alarm
-        told.rejected_share = share.at(now)
+        told.rejected_share = share
         if told.alarm and is_new:
             logger.warning("node %s: %s", self.built.name, told.alarm)
 

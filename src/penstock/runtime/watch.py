@@ -5,6 +5,7 @@ import math
 import re
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from penstock import clock
 from penstock.errors import ForeignCheckpoint, NodeChanged, PenstockError, TopicExists, WriterFenced
@@ -63,6 +64,10 @@ class Watch:
         self._thread: threading.Thread | None = None
         self._publish_at = 0.0
         self._published: dict[tuple[str, str, int], int] = {}
+        # After which step of the engine, and at which ends of its sources, statuses were brought up
+        # to date; after which step the log was told.
+        self._noted: tuple[int, dict[str, dict[int, int]]] | None = None
+        self._told_log: int | None = None
 
     @property
     def is_failed(self) -> bool:
@@ -217,18 +222,25 @@ class Watch:
         return self._engine is not None
 
     def note(self) -> None:
-        """Brings the statuses up to date."""
+        """Brings the statuses up to date; cheap while there is nothing new."""
         engine = self._engine
         if engine is None:
             return
+        steps = engine.steps  # first: a batch that is finished meanwhile is noted the next time
+        place = steps, _ends(engine)
         for teller in self._tellers:
-            teller.note(engine)
+            if place == self._noted:
+                teller.note_time()
+            else:
+                teller.note(engine, place[1])
+        self._noted = place
         for status in self.statuses:
             if status.state != "failed":
                 going = self._going(status)
                 status.turn("waiting" if going == "running" and not status.lag else going)
         self._note_progress()
-        self._publish_offsets()
+        if steps != self._told_log and self._publish_offsets():
+            self._told_log = steps
 
     def _note_last(self) -> None:
         self._publish_at = 0.0
@@ -267,7 +279,7 @@ class Watch:
     def _close(self) -> None:
         if self._engine is not None:
             self._engine.close()
-            self._engine = None
+            self._engine = self._noted = self._told_log = None
 
     def _failed(self, error: BaseException) -> None:
         self._close()
@@ -289,10 +301,11 @@ class Watch:
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
         logger.error("query %s failed: %s", self.query.name, said)
 
-    def _publish_offsets(self) -> None:
-        """Tells the log how far each node is, as a consumer group that every tool can show."""
+    def _publish_offsets(self) -> bool:
+        """Tells the log how far each node is, as a consumer group that every tool can show; false
+        when it has to be done later."""
         if clock.monotonic() < self._publish_at:
-            return
+            return False
         self._publish_at = clock.monotonic() + _PUBLISH_EVERY
         for teller in self._tellers:
             group = writer_name(self._installation.app.name, teller.built.folder)
@@ -316,7 +329,17 @@ class Watch:
                 # The log is out of reach, as the query itself will find.
                 self._publish_at = clock.monotonic() + _PUBLISH_AGAIN
                 logger.warning("the offsets of %s were not published: %s", group, error.message)
-                return
+                return False
+        return True
+
+
+def _ends(engine: Engine) -> dict[str, dict[int, int]]:
+    """Where the sources end now, without those whose topics cannot be looked at."""
+    found = {}
+    for spec in engine.sources:
+        with suppress(PenstockError):
+            found[spec.name] = engine.ends(spec.name)
+    return found
 
 
 def _has_read(engine: Engine, ends: Mapping[str, Mapping[int, int]]) -> bool:
