@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from penstock.serve.server import Server
+
 logger = logging.getLogger(__name__)
 
 PORT = 8333
@@ -66,13 +68,14 @@ class _Serving(threading.Thread):
         self._make = make
         self._place = place
         self._stop_event = stop
-        self._server: object = None
+        self._server: Server | None = None
 
     def run(self) -> None:
         # Brought by this thread, as it takes long, and Spark is starting meanwhile.
         import uvicorn
 
         from penstock.serve.protocol import Protocol
+        from penstock.serve.server import Server
 
         config = uvicorn.Config(
             self._make(self._stop_event),
@@ -85,16 +88,14 @@ class _Serving(threading.Thread):
             h11_max_incomplete_event_size=_HEAD_BYTES,
             timeout_graceful_shutdown=_END_WITHIN,
         )
-        server = uvicorn.Server(config)
+        server = Server(config)
         self._server = server
         if self._stop_event.is_set():
-            server.should_exit = True
+            server.end()
         server.run(sockets=[self._place])
 
     def end(self) -> None:
-        import uvicorn
-
-        if isinstance(self._server, uvicorn.Server):
-            self._server.should_exit = True
+        if self._server is not None:
+            self._server.end()
         self.join(timeout=2 * _END_WITHIN)
         self._place.close()
