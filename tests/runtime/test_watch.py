@@ -1,5 +1,6 @@
+import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import cast
 
@@ -7,8 +8,11 @@ import pytest
 
 from penstock import clock
 from penstock.errors import NodeChanged, TopicNotFound
-from penstock.runtime.engine import BuiltQuery
+from penstock.events.schema import parse_schema
+from penstock.runtime.engine import BuiltQuery, Engine
 from penstock.runtime.installation import Installation
+from penstock.runtime.status import NodeStatus
+from penstock.runtime.telling import Teller
 from penstock.runtime.watch import Watch, cause_of
 from penstock.streams.source.spec import SourceSpec
 
@@ -61,7 +65,7 @@ class Sleeping:
 
     def __init__(self, *, due_ms: int | None = None, owes_promises: bool = False) -> None:
         self.news = self
-        self.steps = 0
+        self.steps = self.end = 0
         self.sources: list[SourceSpec] = []
         self.due_ms = due_ms
         self.owes_promises = owes_promises
@@ -78,6 +82,9 @@ class Sleeping:
     def has_news(self) -> bool:
         self.looks += 1
         return False
+
+    def ends(self, source: str) -> dict[int, int]:
+        return {0: self.end}
 
     def next_idle(self) -> int | None:
         return self.due_ms
@@ -147,3 +154,34 @@ def test_promises_are_told_after_a_silence() -> None:
     engine = Sleeping(owes_promises=True)
     run_until(engine, 1)
     assert 0 < engine.waits[0] <= 0.5
+
+
+class Told:
+    """In the place of a teller: what it was told to note."""
+
+    def __init__(self) -> None:
+        self.status = NodeStatus("totals")
+        self.noted: list[str] = []
+
+    def note(self, engine: Sleeping, ends: Mapping[str, Mapping[int, int]]) -> None:
+        self.noted.append("all")
+
+    def note_time(self) -> None:
+        self.noted.append("time")
+
+
+def test_a_status_is_computed_when_there_is_something_new() -> None:
+    engine, told = Sleeping(), Told()
+    watch = watched(engine)
+    watch._tellers, watch._engine = cast(list[Teller], [told]), cast(Engine, engine)
+    watch._publish_at = math.inf
+    for _ in range(3):
+        watch.note()
+    assert told.noted == ["all", "time", "time"]
+    engine.steps += 1
+    watch.note()
+    assert told.noted[3:] == ["all"]
+    engine.sources.append(SourceSpec("nowhere", "orders", parse_schema("n int")))
+    for engine.end in (0, 7, 7):
+        watch.note()
+    assert told.noted[4:] == ["all", "all", "time"]
