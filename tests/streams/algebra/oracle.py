@@ -39,8 +39,8 @@ def unsigned_zeros(value: Any) -> Any:
         return value + 0.0
     if isinstance(value, dict):
         return {name: unsigned_zeros(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [unsigned_zeros(each) for each in value]
+    if isinstance(value, list | tuple):
+        return type(value)(unsigned_zeros(each) for each in value)
     return value
 
 

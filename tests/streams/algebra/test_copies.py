@@ -1,9 +1,11 @@
 """Rows that are there more than once are told apart by a number."""
 
 import json
+import math
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,6 +16,7 @@ from penstock.errors import InvalidInput
 from penstock.streams.algebra import kernel_from_spec
 from penstock.streams.algebra.changes import WEIGHT
 from penstock.streams.algebra.keyed.copies import CopiesKernel
+from penstock.streams.source.keys import encode_keys
 from tests.streams.algebra.batches import MISHAPS, Query
 
 SCHEMA = pa.schema({"a": pa.int64(), "t": pa.string(), WEIGHT: pa.int32()})
@@ -43,6 +46,34 @@ def test_each_copy_has_a_number(
                 (*row, number + 1) for row, count in table.items() for number in range(count)
             }
             assert set(result.values()) <= {0, 1}
+
+
+NUMBERS = pa.schema({"n": pa.float64(), WEIGHT: pa.int32()})
+
+
+@given(data=st.data(), cuts=st.lists(st.integers(1, 3), min_size=2, max_size=8))
+def test_a_copy_goes_under_the_key_under_which_it_came(data: Any, cuts: list[int]) -> None:
+    """Whatever stands beside it in a batch: one zero, and one NaN, is as good as the other."""
+    kernel = CopiesKernel(NUMBERS, "copy")
+    there: list[float] = []
+    keys: Counter[bytes] = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        query = Query(Path(folder), kernel)
+        for size in cuts:
+            rows = []
+            for _ in range(size):
+                gone = bool(there) and data.draw(st.booleans())
+                number = data.draw(st.sampled_from(there or [-0.0, 0.0, math.nan]))
+                (there.remove if gone else there.append)(number)
+                rows.append({"n": number, WEIGHT: -1 if gone else 1})
+            cut = pa.RecordBatch.from_pylist(rows, NUMBERS)
+            for row in query.batch([cut]):
+                written = pa.RecordBatch.from_pylist([row], kernel.output)
+                keys[encode_keys(written, ["n", "copy"])[0].as_py()] += row[WEIGHT]
+    zeros = len([each for each in there if each == 0])
+    left = {f'{{"n":0,"copy":{number + 1}}}' for number in range(zeros)}
+    left |= {f'{{"n":"NaN","copy":{number + 1}}}' for number in range(len(there) - zeros)}
+    assert {key.decode() for key, count in keys.items() if count} == left
 
 
 def test_the_number_has_a_name_of_its_own() -> None:

@@ -27,7 +27,7 @@ elements = st.tuples(
     st.none() | st.sampled_from("xy"),
     st.none() | st.integers(-3, 3),
     st.none() | st.sampled_from(["", "a", "a\0", "a\0b", "ab", "b"]),
-    st.none() | st.sampled_from([-1.5, 0.0, 2.0, float("inf")]),
+    st.none() | st.sampled_from([-1.5, 0.0, -0.0, 2.0, float("inf")]),
 )
 orders = st.lists(
     st.builds(OrderBy, st.sampled_from(["a", "t", "f"]), st.booleans(), st.booleans()), max_size=3

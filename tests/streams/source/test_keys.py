@@ -1,3 +1,5 @@
+import math
+import struct
 from decimal import Decimal
 from typing import Any
 
@@ -42,6 +44,36 @@ def test_a_key_is_what_it_looks_like(
     found = key_rows(pa.array([written], pa.binary()), SCHEMA, key)
     assert (found.refused, found.rows.schema) == ([], SCHEMA)
     assert found.rows.to_pylist() == [{**dict.fromkeys(SCHEMA.names), **row}]
+
+
+NUMBERS = pa.schema(
+    {
+        "d": pa.float64(),
+        "f": pa.float32(),
+        "n": pa.struct({"x": pa.float64(), "y": pa.list_(pa.float32())}),
+        "t": pa.string(),
+    }
+)
+_OTHER_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_0000_0001))[0]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(0.0, -0.0), (math.nan, _OTHER_NAN), (math.inf, math.inf)]
+)
+@pytest.mark.parametrize("key", [("d",), ("f",), ("n",), ("d", "t"), ("t", "f", "n")])
+def test_numbers_that_are_equal_as_keys_are_one_key(
+    one: float, other: float, key: tuple[str, ...]
+) -> None:
+    rows = [
+        {"d": number, "f": number, "n": {"x": number, "y": [None, number]}, "t": "x"}
+        for number in (one, other)
+    ]
+    written = encode_keys(pa.RecordBatch.from_pylist(rows, schema=NUMBERS), key)
+    assert written[0] == written[1]
+    found = key_rows(written, NUMBERS, key)
+    assert not found.refused
+    expected = {name: rows[0][name] for name in key}
+    assert repr(found.rows.select(list(key)).to_pylist()) == repr([expected] * 2)
 
 
 values = st.fixed_dictionaries(

@@ -54,3 +54,21 @@ def test_timelines_and_totals(spark: SparkSession) -> None:
         assert run.view("n") == [{"n": 2}]
         assert [tuple(row.values()) for row in run.view("senders")] == [(1, 1), (2, 1)]
         assert run.view("popular") == [{"likes": 2, "tweets": 1}, {"likes": 3, "tweets": 1}]
+
+
+def test_a_zero_is_deleted_whatever_its_sign(spark: SparkSession) -> None:
+    """Of two equal rows in one batch the key was written as 0, of one alone as -0."""
+    app = App("zeros")
+    app.table("t", "id long, s string", key="id")
+    app.view("numbers", sql="SELECT CAST(s AS DOUBLE) AS k FROM t")
+    with Run(app, spark=spark) as run:
+        for number in (1, 2):
+            run.upsert("t", id=number, s="-0.0")
+        run.drain()
+        assert [row["copy"] for row in run.view("numbers")] == [1, 2]
+        run.delete("t", 1)
+        run.drain()
+        run.delete("t", 2)
+        run.drain()
+        assert run.view("numbers") == []
+        assert list(run.views["numbers"].rows()) == []

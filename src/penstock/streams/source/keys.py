@@ -2,7 +2,8 @@
 
 One column of text or bytes is the key as it is, and a JSON object of null where it is null; one of
 another type is its JSON text; several are a JSON object. So a key that a person writes with any
-Kafka client is what it looks like.
+Kafka client is what it looks like. Numbers that are equal as keys are the same text: -0.0 is
+written as 0.0, and every NaN as "NaN".
 """
 
 import json
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.events.formats import Decoded, Refused, format_for
+from penstock.streams.state.cells import key_values
 
 _ALONE = "key"  # the name that the only column of a key has while it is in an object
 _OPENING = f'{{"{_ALONE}":'.encode()
@@ -20,7 +22,9 @@ _NO_KEY = "the record has neither a value nor a key, so nothing is deleted"
 
 
 def encode_keys(rows: pa.RecordBatch, key: Sequence[str]) -> pa.BinaryArray:
-    chosen = rows.select(list(key))
+    columns = [key_values(rows.column(name)) for name in key]
+    fields = [rows.schema.field(name) for name in key]
+    chosen = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
     if len(key) == 1:
         column = chosen.column(0)
         if _is_plain(column.type):

@@ -99,6 +99,27 @@ def to_cells(array: pa.Array, *, as_key: bool = False) -> Cells:
     return Cells(frozen(data), ends[:-1], sizes)
 
 
+def key_values(array: pa.Array) -> pa.Array:
+    """The values as they are compared as keys: one NaN for all of them, and 0.0 for -0.0.
+
+    What is written or emitted by its key goes through this, or one key would have two names.
+    """
+    kind = array.type
+    if not _has_floats(kind):
+        return array
+    valid = fixed_width.validity(array)
+    if pa.types.is_floating(kind):
+        numbers = fixed_width.canonical(fixed_width.numbers(array))
+        return fixed_width.from_numbers(kind, numbers, valid)
+    return from_cells(kind, to_cells(array, as_key=True), valid)
+
+
+def _has_floats(kind: pa.DataType) -> bool:
+    if not pa.types.is_nested(kind):
+        return bool(pa.types.is_floating(kind))
+    return any(_has_floats(kind.field(child).type) for child in range(kind.num_fields))
+
+
 def _plain_cells(array: pa.Array) -> Cells:
     _, offsets, content = array.buffers()
     if offsets is None:

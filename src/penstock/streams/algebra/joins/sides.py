@@ -103,7 +103,9 @@ class Side:
             columns.append(
                 rows.column(OFFSET) if is_known else pa.array(np.zeros(length, np.int64))
             )
-        values = to_bytes([rows.column(each.name) for each in self._inside], self._inside, length)
+        inside = [rows.column(each.name) for each in self._inside]
+        weighted = WEIGHT in self.schema.names
+        values = to_bytes(inside, self._inside, length, as_key=weighted)
         if DELETED in self.schema.names:
             values = pc.if_else(rows.column(DELETED), pa.scalar(None, pa.binary()), values)
         columns.append(values)

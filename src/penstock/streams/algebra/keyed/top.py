@@ -101,7 +101,8 @@ class TopKernel:
         ]
         order = sort_keys([(rows.column(each.column), *each[1:]) for each in self.order], length)
         sizes = cells.to_cells(order).sizes
-        entries = pc.binary_join_element_wise(order, to_bytes(inside, self._inside, length), b"")
+        content = to_bytes(inside, self._inside, length, as_key=not self._grows)
+        entries = pc.binary_join_element_wise(order, content, b"")
         keys = [rows.column(name) for name in self.keys]
         packed = pa.RecordBatch.from_arrays(
             [*keys, entries, pa.array(sizes), weight_column(rows)], schema=self.packed

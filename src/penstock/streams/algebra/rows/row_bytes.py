@@ -11,11 +11,18 @@ from penstock.streams.state import cells
 _MOST = 2**31 - 1
 
 
-def to_bytes(columns: Sequence[pa.Array], fields: Sequence[pa.Field], length: int) -> pa.Array:
-    """One value for each row; those of equal rows are equal."""
+def to_bytes(
+    columns: Sequence[pa.Array], fields: Sequence[pa.Field], length: int, *, as_key: bool
+) -> pa.Array:
+    """One value for each row; those of equal rows are equal.
+
+    With `as_key`, rows are equal that keys cannot tell apart, as those of tables have to be: the
+    retraction of a row may have another NaN, or another zero, than the row itself.
+    """
     if not fields:
         return pa.array([b""] * length, pa.binary())
-    values = cells.to_cells(pa.StructArray.from_arrays(list(columns), fields=list(fields)))
+    rows = pa.StructArray.from_arrays(list(columns), fields=list(fields))
+    values = cells.to_cells(rows, as_key=as_key)
     if len(values.data) > _MOST:
         raise KernelError(
             f"{length} rows have {len(values.data):,} bytes, too many for one array",

@@ -23,14 +23,20 @@ def weight_column(rows: pa.RecordBatch) -> pa.Array:
 
 
 def added_up(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Each row once, with what all its weights add up to; without those of no weight."""
+    """Each row once, with what all its weights add up to; without those of no weight.
+
+    Floats come as keys compare them, so that a row looks the same when it comes and when it goes.
+    """
     weights = weights_of(rows)
     groups = group_rows(rows.select([name for name in rows.schema.names if name != WEIGHT]))
     if not groups.are_single:
         total = np.zeros(len(groups), np.int64)
         np.add.at(total, groups.ids, weights)
-        columns = [*groups.keys.columns, pa.array(total)]
-        rows, weights = pa.RecordBatch.from_arrays(columns, schema=rows.schema), total
+        weights = total
+    named = dict(zip(groups.keys.schema.names, groups.keys.columns, strict=True))
+    named[WEIGHT] = pa.array(weights)
+    columns = [named[name] for name in rows.schema.names]
+    rows = pa.RecordBatch.from_arrays(columns, schema=rows.schema)
     if (weights == 0).any():
         rows = rows.filter(pa.array(weights != 0))
     return rows
