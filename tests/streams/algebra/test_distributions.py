@@ -235,7 +235,7 @@ def test_deviations_of_large_integers_are_those_of_integers() -> None:
     assert summed_up({"s": algebra.stddev("v")}, rows)[0]["s"] == pytest.approx(wanted, rel=2**-50)
 
 
-@pytest.mark.parametrize("number", [1e141, -math.inf, math.nan])
+@pytest.mark.parametrize("number", [-math.inf, math.nan])
 def test_a_table_lets_go_of_what_has_no_deviation(number: float) -> None:
     changes = [(1.0, 1), (number, 1), (3.0, 1), (number, -1)]
     rows = [{"k": 1, "v": value, "_weight": weight} for value, weight in changes]

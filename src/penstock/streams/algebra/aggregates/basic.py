@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from penstock.errors import InvalidInput
 from penstock.streams.algebra.changes import TIME_TYPE
+from penstock.streams.algebra.folds.exact import ExactSum
 from penstock.streams.algebra.folds.fold import Counting, Extreme, Fold
 from penstock.streams.algebra.folds.sums import DecimalSum, DoubleSum, IntegerSum
 from penstock.streams.algebra.multisets.answers import End
@@ -82,8 +83,12 @@ class Sum(OfColumn):
         if pa.types.is_decimal(kind) and kind.bit_width <= 128:
             return DecimalSum(self.column, kind.precision, kind.scale, mean, rows.weighted)
         if pa.types.is_floating(kind):
-            return DoubleSum(self.column, mean, rows.weighted)
+            return _of_doubles(self.column, rows, mean=mean)
         raise self.refused(rows, "cast it to a number: an integer of 64 bits, a double, a decimal")
+
+
+def _of_doubles(column: str, rows: RowShape, *, mean: bool) -> Fold:
+    return ExactSum(column, mean) if rows.weighted else DoubleSum(column, mean)
 
 
 class Mean(Sum):
@@ -92,7 +97,7 @@ class Mean(Sum):
     def fold(self, rows: RowShape) -> Fold:
         kind = rows.kind_of(self.column)
         if pa.types.is_integer(kind) and kind != pa.uint64():
-            return DoubleSum(self.column, True, rows.weighted)
+            return _of_doubles(self.column, rows, mean=True)
         return self._of_fractions(rows, mean=True)
 
 

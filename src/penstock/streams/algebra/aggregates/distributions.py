@@ -11,6 +11,7 @@ from penstock.errors import InvalidInput
 from penstock.streams.algebra.aggregates.basic import OfColumn, Sum
 from penstock.streams.algebra.folds import histograms
 from penstock.streams.algebra.folds.deviations import Deviation
+from penstock.streams.algebra.folds.exact import ExactDeviation
 from penstock.streams.algebra.folds.fold import Fold
 from penstock.streams.algebra.multisets import answers
 from penstock.streams.algebra.rows.order import is_ordered
@@ -36,7 +37,7 @@ class StdDev(_OfNumbers):
 
     def fold(self, rows: RowShape) -> Fold:
         self.checked(rows)
-        return Deviation(self.column)
+        return ExactDeviation(self.column) if rows.weighted else Deviation(self.column)
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,8 @@ def count(column: str | None = None) -> Aggregate:
 def sum(column: str) -> Aggregate:  # noqa: A001
     """Of integers an int64, of decimals one with ten digits more, else a double.
 
-    A sum that leaves its type raises KernelError when it is computed.
+    A sum that leaves its type raises KernelError when it is computed. Over a table, a sum of
+    doubles is exact and rounded once, so that rows that go leave nothing behind.
     """
     return Sum(column)
 
@@ -89,9 +90,10 @@ def last(column: str) -> Aggregate:
 def stddev(column: str) -> Aggregate:
     """The standard deviation of a sample, a double; null of less than two values.
 
-    It is computed with twice the bits of a double: all but the last few bits are good while it is
-    above the mean divided by 2^26, and below the mean divided by 2^45 it is 0. NaN while there is a
-    value that is not finite or beyond 1e140. Decimals are taken as doubles. Tables are followed.
+    Over a stream it is computed with twice the bits of a double: all but the last few bits are good
+    while it is above the mean divided by 2^26, and below the mean divided by 2^45 it is 0; values
+    beyond 1e140 make it NaN. Over a table it is computed exactly. It is NaN while there is a value
+    that is not finite. Decimals are taken as doubles.
     """
     return specs.StdDev(column)
 

@@ -7,9 +7,10 @@
 
 Parts are what travels and what state keeps. Merging them in any order and in any cuts gives the
 same results, if all that is asked is `order_free`; else they may differ in what is rounded (stddev)
-or has no room (approx_top), or in whatever a user's own functions make of it. Sums and means of
-doubles are kept with twice the bits of one and are taken for order free, though of numbers that
-differ by more than that, or add up to more than a double can be, the order can show.
+or has no room (approx_top), or in whatever a user's own functions make of it. Over a stream, sums
+and means of doubles are kept with twice the bits of one and are taken for order free, though of
+numbers that differ by more than that, or add up to more than a double can be, the order can show.
+Over a table they are exact.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,10 +1,9 @@
 """The standard deviation, from the sums of numbers and of their squares.
 
-Both are kept with twice the bits of a double, and rows can be taken back from them. Their
-difference cancels what the numbers have in common: nearly all bits of the result are good while the
-deviation is above the mean divided by 2^26, half of them while it is above the mean divided by
-2^39. What is below the mean divided by 2^45 is nothing but rounding, and 0. A number that is taken
-back leaves some rounding behind, up to itself divided by 2^51.
+Both are kept with twice the bits of a double. Their difference cancels what the numbers have in
+common: nearly all bits of the result are good while the deviation is above the mean divided by
+2^26, half of them while it is above the mean divided by 2^39. What is below the mean divided by
+2^45 is nothing but rounding, and 0. That of which rows can be taken back is in `exact`.
 """
 
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from penstock.streams.algebra.folds.sums import DoubleSum, in_two, sum_in_two
 from penstock.streams.algebra.rows.groups import Groups
 from penstock.streams.state import fixed_width
 
-_PAIR = DoubleSum("", mean=False, weighted=False)
+_PAIR = DoubleSum("", mean=False)
 _TOO_LARGE = 1e140  # to be squared and added up
 _ROUNDING = 2.0**-90
 _SPLIT = 2.0**27 + 1
@@ -53,15 +52,12 @@ class Deviation:
         odd = ~(np.abs(numbers[0]) < _TOO_LARGE)
         numbers[0][odd] = 0.0
         pairs = [numbers, _product(numbers, numbers)]
-        odds = odd.astype(np.int64)
-        if weights is not None:
-            often = weights.astype(np.float64), np.zeros(len(weights))
-            pairs = [_product(pair, often) for pair in pairs]
-            odds *= weights
         doubles = [
             fixed_width.from_numbers(pa.float64(), each, valid) for pair in pairs for each in pair
         ]
-        return self.merge([*doubles, presence(array, weights), integers(odds)], groups, None)
+        return self.merge(
+            [*doubles, presence(array, None), integers(odd.astype(np.int64))], groups, None
+        )
 
     def merge(self, parts: Parts, groups: Groups, into: Parts | None) -> Parts:
         held = [None] * len(parts) if into is None else into

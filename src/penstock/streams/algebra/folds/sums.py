@@ -1,4 +1,7 @@
-"""Sums and means: of integers, of decimals, and of doubles, each exact as far as its type goes."""
+"""Sums and means: of integers, of decimals, and of doubles, each exact as far as its type goes.
+
+Those of doubles of which rows can be taken back are in `exact`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -142,43 +145,30 @@ class DecimalSum:
 
 @dataclass(frozen=True)
 class DoubleSum:
-    """The sum or the mean of numbers as a double, by way of twice its bits.
+    """The sum or the mean of numbers that come to stay as a double, by way of twice its bits.
 
     So the order of adding hardly ever shows, unless numbers that cancel each other are 2^50 times
     as large as their sum, or add up to more than a double can be on the way.
-
-    Where rows can be taken back, those that are not finite are only counted: no sum would let go
-    of them.
     """
 
     column: str
     mean: bool
-    weighted: bool
     kind = pa.float64()
     order_free = True
 
     @property
     def parts(self) -> Sequence[tuple[str, pa.DataType]]:
-        names = ["high", "low", *["count"][: self.mean or self.weighted]]
-        if self.weighted:
-            names += ["nan", "infinite", "minus infinite"]
-        return [(name, pa.float64() if i < 2 else pa.int64()) for i, name in enumerate(names)]
+        return [("high", pa.float64()), ("low", pa.float64()), *[_COUNT][: self.mean]]
 
     def partial(self, rows: pa.RecordBatch, weights: Numbers | None, groups: Groups) -> Parts:
         array = rows.column(self.column)
         valid = fixed_width.validity(array)
-        highs, lows = in_two(fixed_width.numbers(array))
-        parts: Parts = []
-        if self.weighted:
-            assert weights is not None
-            odd = [np.isnan(highs), highs == np.inf, highs == -np.inf]
-            highs[~np.isfinite(highs)] = 0.0
-            highs, lows = _times(highs, lows, weights)
-            parts = [integers(each * weights) for each in odd]
-        if self.mean or self.weighted:
-            parts.insert(0, presence(array, weights))
-        doubles = [fixed_width.from_numbers(pa.float64(), each, valid) for each in (highs, lows)]
-        return self.merge(doubles + parts, groups, None)
+        doubles = [
+            fixed_width.from_numbers(pa.float64(), each, valid)
+            for each in in_two(fixed_width.numbers(array))
+        ]
+        counts = [presence(array, None)][: self.mean]
+        return self.merge(doubles + counts, groups, None)
 
     def merge(self, parts: Parts, groups: Groups, into: Parts | None) -> Parts:
         if into is None and groups.are_single:
@@ -200,15 +190,10 @@ class DoubleSum:
     def result(self, parts: Parts) -> pa.Array:
         totals = fixed_width.numbers(parts[0]) + fixed_width.numbers(parts[1])
         valid = fixed_width.validity(parts[0])
-        if self.weighted:
-            nan, high, low = (fixed_width.numbers(part) != 0 for part in parts[3:])
-            totals[high], totals[low] = np.inf, -np.inf
-            totals[nan | (high & low)] = np.nan
-        if self.mean or self.weighted:
+        if self.mean:
             counts = fixed_width.numbers(parts[2])
             valid = valid & (counts != 0)
-            if self.mean:
-                totals = np.divide(totals, counts, where=valid, out=np.zeros(len(totals)))
+            totals = np.divide(totals, counts, where=valid, out=np.zeros(len(totals)))
         return fixed_width.from_numbers(pa.float64(), totals, valid)
 
 
@@ -225,11 +210,3 @@ def sum_in_two(high: Doubles, low: Doubles) -> tuple[Doubles, Doubles]:
     """The sum of a number and a smaller one, and what rounding took from it."""
     total = high + low
     return total, low - (total - high)
-
-
-def _times(highs: Doubles, lows: Doubles, weights: Numbers) -> tuple[Doubles, Doubles]:
-    if (np.abs(weights) <= 1).all():
-        return highs * weights, lows * weights
-    shifted = highs * (2.0**27 + 1)  # halves of 26 bits, whose products are exact
-    upper = shifted - (shifted - highs)
-    return sum_in_two(upper * weights, ((highs - upper) + lows) * weights)
