@@ -20,7 +20,7 @@ from penstock.streams.algebra.rows.group_loops import sort_by_group
 from penstock.streams.algebra.rows.groups import Groups
 from penstock.streams.state import cells, fixed_width
 
-_ROOM = 32  # bytes that are expected of a cell; typical ones have 14 to 22
+_ROOM = 32  # bytes that are expected of a cell; those of amounts of money have 10 to 26
 
 
 @dataclass(frozen=True)
