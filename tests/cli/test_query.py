@@ -49,6 +49,20 @@ def test_as_a_table_as_json_and_as_csv(ask: Ask) -> None:
     assert (nothing.stdout, nothing.stderr) == ("", "no rows\n")
 
 
+def test_numbers_that_json_does_not_have(shop: Shop, ask: Ask) -> None:
+    shop.process(1, 1, {"NL": {"total": "NaN"}, "NO": {"total": "-Infinity"}})
+    shop.project(versions_ms=60_000)
+    whole = "select country, total from revenue order by total"
+    lines = ask("query", whole, "--json").stdout.splitlines()
+    assert lines == [
+        '{"country": "NO", "total": "-Infinity"}',
+        '{"country": "NL", "total": "NaN"}',
+    ]
+    assert ask("query", whole, "--csv").stdout == "country,total\nNO,-Infinity\nNL,NaN\n"
+    found = ask("query", "select country from revenue where total = 'NaN'", "--csv")
+    assert found.stdout == "country\nNL\n"
+
+
 @pytest.mark.parametrize(
     ("sql", "told"),
     [

@@ -99,7 +99,7 @@ def test_fractions(log: Log, tmp_path: Path) -> None:
     table.write(*[(number,) for number in reversed(numbers)], (math.nan,), (None,))
     for limit in (1, 3, 100):
         found = table.pages(limit)
-        assert found == [(None,), (None,), *((number,) for number in numbers)]
+        assert found == [(None,), *((number,) for number in numbers), ("NaN",)]
     assert table.scanned() == found
 
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from penstock.serve.columns import Column, json_value
 
-FORMAT = 3
+FORMAT = 4
 _CREATE = """
 CREATE TABLE IF NOT EXISTS "@views" (
     id INTEGER PRIMARY KEY AUTOINCREMENT,

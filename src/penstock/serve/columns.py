@@ -2,7 +2,8 @@
 
 Numbers are numbers and text is text. What SQLite has no type for is kept as text that sorts as it
 should: times as 2026-01-31T10:00:00.000000Z, dates as 2026-01-31; decimals are their digits, and
-arrays, maps and structs are JSON. NaN is null there.
+arrays, maps and structs are JSON. SQLite has no NaN: it is the text "NaN" among the numbers, which
+comes after all of them, as in Spark's order.
 """
 
 import json
@@ -22,6 +23,7 @@ Form = Literal[
     "integer", "real", "text", "bytes", "boolean", "time", "local time", "date", "decimal", "json"
 ]
 
+_NAN = "NaN"
 _SQL_TYPES: dict[Form, str] = {
     "integer": "INTEGER",
     "real": "REAL",
@@ -89,6 +91,10 @@ def sql_values(column: "pa.Array", form: Form) -> list[Any]:
             column = column.cast(pa.string())
         case "json":
             column = _json_texts(column)
+        case "real" if pc.any(pc.is_nan(column)).as_py():
+            nans = pc.fill_null(pc.is_nan(column), False).to_pylist()
+            numbers = column.to_pylist()
+            return [_NAN if is_nan else n for n, is_nan in zip(numbers, nans, strict=True)]
         case _:
             pass
     values: list[Any] = column.to_pylist()
@@ -122,6 +128,8 @@ def python_value(value: Any, form: Form) -> Any:
             return Decimal(value)
         case "json":
             return json.loads(value)
+        case "real":
+            return float(value)
         case _:
             return value
 
@@ -137,8 +145,8 @@ def json_value(value: Any, form: Form) -> Any:
             return json.loads(value)
         case "bytes":
             return b64encode(value).decode()
-        case "real" if math.isnan(value):  # as SQLite keeps it
-            return None
+        case "real" if value == _NAN or math.isnan(value):
+            return _NAN
         case "real" if math.isinf(value):  # which JSON has no number for
             return "Infinity" if value > 0 else "-Infinity"
         case _:
@@ -152,7 +160,8 @@ def asked_value(text: str, column: Column) -> Any:
             case "integer":
                 return _long(text)
             case "real" | "decimal":
-                return float(text)
+                number = float(text)
+                return _NAN if math.isnan(number) else number
             case "boolean":
                 return {"true": 1, "false": 0}[text.lower()]
             case "time" | "local time":

@@ -17,7 +17,7 @@ Place = tuple[Any, ...]
 
 def terms(kept: Kept, table: str = "") -> list[str]:
     """What rows are ordered by, in SQL, the bytes of their keys last: two keys may differ in these
-    alone, such as NaN and null.
+    alone, such as decimals that are near the same number.
 
     A decimal is text to SQLite, and is ordered by the number nearest to it; those of more than 15
     digits that are near the same one come in the order of their digits.

@@ -11,6 +11,7 @@ runs. Whatever a node read is accounted for after every drain: kept, or rejected
 
 import copy
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -402,8 +403,12 @@ def _text(value: Any) -> Any:
 
 
 def _ranked(value: Any) -> tuple[bool, Any]:
-    """A value as it is compared: null before all else, structs field by field."""
+    """A value as it is compared: null before all else, NaN after all numbers, structs field by
+    field."""
     match value:
+        case float():
+            is_nan = math.isnan(value)
+            value = (is_nan, 0.0 if is_nan else value)
         case dict():
             value = tuple(map(_ranked, value.values()))
         case list():

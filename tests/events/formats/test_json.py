@@ -98,6 +98,9 @@ def test_all_refused_and_none_there() -> None:
         ("double", "123456789012345678901234567890", 123456789012345678901234567890.0),
         ("double", "1.7976931348623157e308", 1.7976931348623157e308),
         ("double", '"Infinity"', math.inf),
+        ("double", "Infinity", math.inf),
+        ("float", "-Infinity", -math.inf),
+        ("array<double>", '[1, -Infinity, "Infinity"]', [1.0, -math.inf, math.inf]),
         ("float", "3.4028235e38", 3.4028234663852886e38),
         ("float", "0.1", float(np.float32(0.1))),
         ("boolean", "false", False),
@@ -125,6 +128,12 @@ def test_values(kind: str, text: str, value: Any) -> None:
     assert one(kind, text) == value
 
 
+@pytest.mark.parametrize("text", ['"NaN"', "NaN"])
+def test_nan_with_quotes_and_without(text: str) -> None:
+    assert math.isnan(one("double", text))
+    assert math.isnan(one("array<float>", f"[1,{text}]")[1])
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "detail"),
     [
@@ -139,8 +148,11 @@ def test_values(kind: str, text: str, value: Any) -> None:
         ("tinyint", "128", "c: 128 is out of the range of tinyint"),
         ("double", "1e309", "c: 1e309 is out of the range of double"),
         ("double", '"1.5"', 'c: "1.5" is not double'),
-        ("double", "NaN", "not JSON: NaN is no number of JSON"),
-        ("double", "-Infinity", "not JSON: -Infinity is no number of JSON"),
+        ("double", '"nan"', 'c: "nan" is not double'),
+        ("double", "Nan", "not JSON: Expecting value at character 5"),
+        ("long", "NaN", "c: NaN is not bigint"),
+        ("string", "Infinity", "c: Infinity is not string"),
+        ("decimal(4,2)", "-Infinity", "c: -Infinity is not decimal(4,2)"),
         ("float", "3.5e38", "c: 3.5e38 is out of the range of float"),
         ("boolean", "1", "c: 1 is not boolean"),
         ("boolean", '"true"', 'c: "true" is not boolean'),

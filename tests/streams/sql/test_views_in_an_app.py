@@ -1,5 +1,7 @@
 """Views of an app: on streams, on tables and on other views."""
 
+import math
+
 import pytest
 from pyspark.sql import SparkSession
 
@@ -72,3 +74,25 @@ def test_a_zero_is_deleted_whatever_its_sign(spark: SparkSession) -> None:
         run.drain()
         assert run.view("numbers") == []
         assert list(run.views["numbers"].rows()) == []
+
+
+def test_numbers_that_json_does_not_have_stay_what_they_are(spark: SparkSession) -> None:
+    app = App("edges")
+    app.table("t", "id long, x double", key="id")
+    app.view("xs", sql="SELECT x, count(*) AS n FROM t GROUP BY x")
+    infinite = [{"x": -math.inf, "n": 1}, {"x": math.inf, "n": 1}]
+    nan = {"x": math.nan, "n": 2}
+    with Run(app, spark=spark) as run:
+        for number, x in enumerate([math.nan, math.inf, -math.inf, math.nan]):
+            run.upsert("t", id=number, x=x)
+        run.drain()
+        assert not run.rejected("t")
+        assert repr(run.view("xs")) == repr([*infinite, nan])
+        assert repr(list(run.views["xs"].rows())) == repr([*infinite, nan])
+        assert repr(run.views["xs"].get(math.nan)) == repr(nan)
+        assert repr(list(run.views["xs"].rows(x=math.nan))) == repr([nan])
+        run.delete("t", 0)
+        run.delete("t", 3)
+        run.drain()
+        assert run.view("xs") == infinite
+        assert list(run.views["xs"].rows()) == infinite

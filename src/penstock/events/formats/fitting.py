@@ -137,9 +137,9 @@ def _fit_real(kind: pa.DataType) -> Fit:
     limit = math.inf if kind.bit_width == 64 else _FLOAT32_LIMIT
 
     def fit(value: Any) -> float:
+        if isinstance(value, str) and value in _SPECIAL:  # JSON has no numbers for these
+            return _SPECIAL[value]
         if not isinstance(value, Number):
-            if isinstance(value, str) and value in _SPECIAL:  # JSON has no numbers for these
-                return _SPECIAL[value]
             raise _wrong(value, kind)
         number = float(value)
         if abs(number) >= limit:

@@ -3,7 +3,8 @@
 A member that is missing or null is null; one that is no column is passed over; of two with the
 same name the last counts. A value that does not fit its column's type refuses the row: nothing is
 rounded, cut or turned into null. Timestamps are ISO 8601, UTC where they name no offset, or
-milliseconds since 1970; binary is base64; NaN and the infinities are strings of these names.
+milliseconds since 1970; binary is base64; NaN, Infinity and -Infinity are strings of these names,
+and are read without quotes too, as Python and others write them.
 
 Usual objects are read by compiled code; those it leaves out are read one by one.
 """
@@ -112,7 +113,7 @@ def _load(value: bytes) -> dict[str, Any]:
             decode_utf8(value),
             parse_int=Number,
             parse_float=Number,
-            parse_constant=_refuse_constant,
+            parse_constant=Number,
         )
     except json.JSONDecodeError as wrong:
         raise Misfit(f"not JSON: {wrong.msg} at character {wrong.pos}") from None
@@ -121,10 +122,6 @@ def _load(value: bytes) -> dict[str, Any]:
     if not isinstance(members, dict):
         raise Misfit("not a JSON object")
     return members
-
-
-def _refuse_constant(name: str) -> Any:
-    raise Misfit(f"not JSON: {name} is no number of JSON")
 
 
 def _reading(kind: pa.DataType) -> tuple[int, int]:
