@@ -5,7 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from py4j.protocol import Py4JNetworkError
@@ -36,12 +36,11 @@ from penstock.runtime.nodes import (
     Builder,
     Built,
     add_output,
-    check_unwritten,
-    ensure_topics,
     sql_plan,
     writer_name,
 )
 from penstock.runtime.query_folder import NONE, STATE, QueryFolder
+from penstock.runtime.topics import check_unwritten, ensure_topics
 from penstock.serve.changelog import ViewSource
 from penstock.serve.offers import Published
 from penstock.streams.spark.kafka_publishing import KafkaPublisher
@@ -84,10 +83,14 @@ class Installation:
         and whatever is wrong with its topics."""
         use_here(self.session)
         self.keep_log()
+        self._measure_topics(query)
         writers = {built.name: writer_name(self.app.name, built.folder) for built in query.nodes}
         publisher: Publisher
         if self.address.startswith("kafka://"):
-            publisher = KafkaPublisher(self.address, f"{self.app.name}.{query.name}", writers)
+            least = min((each.most for each in query.graph.program.outputs), default=None)
+            publisher = KafkaPublisher(
+                self.address, f"{self.app.name}.{query.name}", writers, batch_bytes=least
+            )
         else:
             publisher = LogPublisher(self.address, writers)
         try:
@@ -97,6 +100,13 @@ class Installation:
         except BaseException:
             publisher.close()
             raise
+
+    def _measure_topics(self, query: BuiltQuery) -> None:
+        """Notes how large a record may be: somebody may have changed that since."""
+        outputs = query.graph.program.outputs
+        for number, output in enumerate(outputs):
+            policy = self.log.describe(output.topic).policy
+            outputs[number] = replace(output, most=policy.max_message_bytes)
 
     def _check_published(self, query: BuiltQuery, built: Built, publisher: Publisher) -> None:
         if built.output is None:

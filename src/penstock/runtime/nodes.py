@@ -1,7 +1,6 @@
 """A node of an app, built: its DataFrame, and what that depends on."""
 
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from penstock.errors import AppError, DataLost, InvalidInput, TopicExists, TopicNotFound
-from penstock.log import Log
+from penstock.errors import AppError, InvalidInput
 from penstock.runtime.declarations import (
     Declaration,
     Derivation,
@@ -25,7 +23,6 @@ from penstock.runtime.folders import NodeFolder
 from penstock.streams.algebra.changes import WEIGHT
 from penstock.streams.source.event_time import Rule
 from penstock.streams.source.spec import SourceSpec
-from penstock.streams.source.topic import open_topic
 from penstock.streams.spark.call_sites import without_call_sites
 from penstock.streams.spark.operators import changes
 from penstock.streams.spark.origin import (
@@ -284,66 +281,9 @@ def sql_plan(frame: DataFrame) -> str:
     return explain(view, lambda plan: ", ".join(operators.get(plan, ())))
 
 
-def check_unwritten(log: str, name: str, node: str) -> None:
-    """A node that begins has its topic to itself: rows of two writers would be one table.
-
-    Records of transactions that were aborted, as by a crash in the first batch, are nobody's.
-    """
-    with closing(open_topic(log, name)) as topic:
-        for number in range(topic.partitions()):
-            start, end = topic.bounds(number)
-            if start or any(
-                some.num_rows for some in topic.columns(number, start, end, ["offset"])
-            ):
-                raise TopicExists(
-                    f"topic {name!r} has records that node {node!r} has not written",
-                    hint=f'another app may write it: @app.derive("{node}", topic=...) names '
-                    "another topic, or delete this one first",
-                )
-
-
 def writer_name(app: str, folder: NodeFolder) -> str:
     """By which the log knows a node: as a consumer group, and as the writer of its batches.
 
     Another generation is another one, whose batches begin at 0 again.
     """
     return folder.versioned(f"{app}.{folder.node}")
-
-
-def _is_of_node(found: Declaration, declared: Mapping[str, Declaration]) -> bool:
-    return isinstance(found, Rejected) and isinstance(declared[found.stream], Derivation)
-
-
-def ensure_topics(built: Built, declared: Mapping[str, Declaration], log: Log) -> None:
-    """Makes the topics that the node may make; the others have to be there."""
-    present = set(log.topics())
-    for name in built.node.inputs:
-        found = declared[name]
-        topic = declared[found.stream] if isinstance(found, Rejected) else found
-        if not isinstance(topic, Topic) or topic.topic in present:
-            continue
-        if topic.partitions is None:
-            raise TopicNotFound(
-                f"node {built.name!r} reads topic {topic.topic!r}, which is not there",
-                hint=f"penstock topics create {topic.topic}, or declare it with partitions=4 "
-                "to have it made",
-            )
-        # The rows of a table are there until they are deleted, however old they are.
-        kept = {"retention_ms": -1} if topic.key else {}
-        log.create(topic.topic, partitions=topic.partitions, **kept)
-    for spec in built.sources:
-        # Its node would make it with the first row that is rejected.
-        if spec.topic not in present and _is_of_node(declared[spec.name], declared):
-            log.create(spec.topic, retention_ms=-1)
-    if built.output is None:
-        return
-    if built.output.topic not in present:
-        if built.folder.has_begun:
-            raise DataLost(
-                f"topic {built.output.topic!r}, which node {built.name!r} has written, is gone",
-                hint=f"--reset {built.name} writes it anew from the beginning of its inputs",
-            )
-        partitions = built.output.partitions or built.place.buckets
-        # Its records have the time of their events, which may be long ago: retention by time would
-        # take what was written a moment ago.
-        log.create(built.output.topic, partitions=partitions, retention_ms=-1)

@@ -210,7 +210,7 @@ def _uncomputable(node: NodeStatus) -> Iterator[str]:
         return
     yield (
         f"{_rows(total)} {'was' if total == 1 else 'were'} rejected because a value could not be "
-        f"computed; the topic {node.output}-rejected has them."
+        f"computed, or not be written; the topic {node.output}-rejected has them."
     )
     for reason, count in sorted(node.uncomputable.items(), key=lambda each: -each[1]):
         yield f"  {count:,} {reason}"

@@ -6,7 +6,7 @@ from confluent_kafka import KafkaException, Producer
 from penstock import Log, Record
 from penstock.errors import TopicExists, WriterFenced
 from penstock.events.batch import encode
-from penstock.runtime.nodes import check_unwritten
+from penstock.runtime.topics import check_unwritten
 from penstock.streams.source.punctuation import read_punctuation
 from penstock.streams.source.topic import open_topic
 from penstock.streams.spark.kafka_publishing import KafkaPublisher, control_topic
@@ -51,6 +51,14 @@ def committed(address: str, topic: str) -> list[list[bytes | None]]:
         ]
         for number in range(found.partitions())
     ]
+
+
+def test_records_are_as_large_as_the_topic_takes(address: str, topic: str) -> None:
+    with Log.connect(address) as log:
+        log.alter(topic, max_message_bytes=3_000_000)
+    large = b"x" * 2_000_000
+    publisher(address, topic).publish(0, [Written(topic, topic, 2, {0: [batches(large)]})])
+    assert committed(address, topic)[0] == [large]
 
 
 def test_a_batch_is_published_once(address: str, topic: str) -> None:

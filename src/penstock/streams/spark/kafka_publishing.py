@@ -16,6 +16,8 @@ from penstock.streams.source.punctuation import punctuation
 from penstock.streams.spark.publishing import Appended, Written
 
 _TIME_LIMIT = 60.0
+_BATCH_BYTES = 1_000_000
+_LARGEST = 1_000_000_000  # bytes of a record that the client sends: topics have limits of their own
 _BACK = 16  # records of the control topic that are read at first, markers among them
 
 
@@ -27,8 +29,16 @@ class KafkaPublisher:
     stays true until this process is fenced itself.
     """
 
-    def __init__(self, address: str, query: str, writers: Mapping[str, str]) -> None:
-        """`query` names the query among all that write to this Kafka, and `writers` its nodes."""
+    def __init__(
+        self,
+        address: str,
+        query: str,
+        writers: Mapping[str, str],
+        *,
+        batch_bytes: int | None = None,
+    ) -> None:
+        """`query` names the query among all that write to this Kafka, and `writers` its nodes. More
+        than `batch_bytes` are not sent at once, unless in one record."""
         self._address = address
         self._query = query
         self._writers = writers
@@ -39,7 +49,8 @@ class KafkaPublisher:
                 address,
                 transactional_id=f"penstock.{query}",
                 linger_ms=5,
-                batch_size=1_000_000,
+                batch_size=min(batch_bytes or _BATCH_BYTES, _BATCH_BYTES),
+                message_max_bytes=_LARGEST,
                 queue_buffering_max_messages=1_000_000,
             )
         )

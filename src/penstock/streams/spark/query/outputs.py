@@ -6,7 +6,7 @@ A table is written as upserts, and as tombstones for the keys that are gone.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +15,9 @@ from confluent_kafka.cimpl import murmur2
 from numpy.typing import NDArray
 
 from penstock.errors import InvalidInput, KernelError
+from penstock.events.batch import HEADER_BYTES
 from penstock.events.columns import SCHEMA
-from penstock.events.encoding import encode_columns
+from penstock.events.encoding import BATCH_BYTES, encode_columns
 from penstock.events.formats import Format, format_for
 from penstock.streams.algebra.changes import DELETED, WEIGHT
 from penstock.streams.source.keys import encode_keys
@@ -24,12 +25,13 @@ from penstock.streams.source.spec import METADATA
 
 KEY = METADATA["key"].name
 _SHOWN = 5_000  # rows of a view that a task sends beside their records
+_BESIDES = HEADER_BYTES + 40  # bytes of a batch of one record, beside its key and value, at most
 
 
 @dataclass(frozen=True)
 class Output:
     """The topic that a node writes; `time` is the column of its event time. What a `view` writes is
-    kept as a table beside its topic."""
+    kept as a table beside its topic. `most` bytes are what the topic takes of one record batch."""
 
     node: str
     topic: str
@@ -38,38 +40,56 @@ class Output:
     time: str | None = None
     format: str = "json"
     view: bool = False
+    most: int = BATCH_BYTES + HEADER_BYTES
+
+
+class TooLarge(NamedTuple):
+    """A row whose record has more bytes than the topic takes: its number among all rows."""
+
+    row: int
+    size: int
 
 
 class Encoded(NamedTuple):
     """Record batches, one partition's after the other's; `parts` has the partitions and the number
     of bytes of each, in order. `rows` are the same as rows with their `_key` and `_deleted`, of a
-    view that has not too many: its table need not read them from the topic."""
+    view that has not too many: its table need not read them from the topic. Those that are
+    `too_large` are not among them; what a table had under their key before is gone."""
 
     parts: list[tuple[int, int]]
     content: bytes
     records: int
     rows: pa.RecordBatch | None = None
+    too_large: Sequence[TooLarge] = ()
 
 
 def encode_rows(batches: Sequence[pa.RecordBatch], output: Output, home: int) -> Encoded:
     """`home` is where rows without a key go, all of them together and in their order."""
     parts, content, count, shown = [], [], 0, []
+    too_large: list[TooLarge] = []
+    before = 0
     for whole in _in_batches(batches):
-        records, partitions, columns = _records(whole, output, home % output.partitions)
+        is_table = output.view or WEIGHT in whole.schema.names
+        written, refused = _fitting(_records(whole, output), output, is_table=is_table)
+        too_large += [each._replace(row=each.row + before) for each in refused]
+        before += whole.num_rows
+        records = written.records
+        partitions = _partitions(records["key"], output.partitions, home % output.partitions)
         count += records.num_rows
-        shown.append(columns)
+        shown.append(written)
         for partition in np.unique(partitions):
             own = records.filter(pa.array(partitions == partition))
-            encoded = b"".join(encode_columns(own))
+            size = min(BATCH_BYTES, output.most - HEADER_BYTES)
+            encoded = b"".join(encode_columns(own, size=size))
             parts.append((int(partition), len(encoded)))
             content.append(encoded)
     rows = None
     if output.view and count <= _SHOWN and len(shown) == 1:
-        ((columns, keys, present),) = shown
-        deleted = pa.array(~present)
-        arrays = [*columns.columns, keys, deleted]
-        rows = pa.RecordBatch.from_arrays(arrays, [*columns.schema.names, KEY, DELETED])
-    return Encoded(parts, b"".join(content), count, rows)
+        (only,) = shown
+        deleted = pa.array(~only.present)
+        arrays = [*only.columns.columns, only.records["key"], deleted]
+        rows = pa.RecordBatch.from_arrays(arrays, [*only.columns.schema.names, KEY, DELETED])
+    return Encoded(parts, b"".join(content), count, rows, too_large)
 
 
 def last_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -80,26 +100,41 @@ def last_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows if len(last) == len(codes) else rows.take(pa.array(np.sort(last)))
 
 
-Shown = tuple[pa.RecordBatch, pa.BinaryArray, NDArray[np.bool_]]
+class _Written(NamedTuple):
+    """Records, and the rows that they are made of: their columns, their numbers among those that
+    were given, and whether each is there or is gone."""
+
+    records: pa.RecordBatch
+    columns: pa.RecordBatch
+    numbers: NDArray[np.int64]
+    present: NDArray[np.bool_]
+
+    def without(self, left_out: NDArray[np.int64]) -> Self:
+        kept = np.delete(np.arange(len(self.numbers)), left_out)
+        places = pa.array(kept)
+        return type(self)(
+            self.records.take(places),
+            self.columns.take(places),
+            self.numbers[kept],
+            self.present[kept],
+        )
 
 
-def _records(
-    whole: pa.RecordBatch, output: Output, home: int
-) -> tuple[pa.RecordBatch, NDArray[np.int32], Shown]:
+def _records(whole: pa.RecordBatch, output: Output) -> _Written:
     keys = encode_keys(whole, output.key) if output.key else None
-    present = np.ones(whole.num_rows, np.bool_)
+    numbers, present = np.arange(whole.num_rows), np.ones(whole.num_rows, np.bool_)
     if WEIGHT in whole.schema.names:
         if keys is None:
             raise InvalidInput(
                 f"{output.topic!r} is a table, and needs a key to be written by",
                 hint='@app.derive(..., key="customer")',
             )
-        order, present = last_changes(keys, whole[WEIGHT].to_numpy())
-        whole, keys = whole.take(pa.array(order)), keys.take(pa.array(order))
+        numbers, present = last_changes(keys, whole[WEIGHT].to_numpy())
+        whole, keys = whole.take(pa.array(numbers)), keys.take(pa.array(numbers))
     columns = whole.select([name for name in whole.schema.names if not name.startswith("_")])
     values = _format(output.format, columns.schema).encode(columns)
     if not present.all():
-        values = pc.if_else(pa.array(present), values, pa.scalar(None, pa.binary()))
+        values = _or_null(present, values)
     keys = pa.nulls(whole.num_rows, pa.binary()) if keys is None else keys
     stamps = pa.nulls(whole.num_rows, pa.int64())
     if output.time is not None:
@@ -107,7 +142,49 @@ def _records(
     stamps = stamps.cast(SCHEMA.field("timestamp").type)
     names = ["key", "value", "timestamp"]
     records = pa.RecordBatch.from_arrays([keys, values, stamps], names=names)
-    return records, _partitions(keys, output.partitions, home), (columns, keys, present)
+    return _Written(records, columns, numbers, present)
+
+
+def _or_null(present: NDArray[np.bool_], values: pa.BinaryArray) -> pa.BinaryArray:
+    return pc.if_else(pa.array(present), values, pa.scalar(None, pa.binary()))
+
+
+def _fitting(
+    written: _Written, output: Output, *, is_table: bool
+) -> tuple[_Written, list[TooLarge]]:
+    """The records that the topic takes, and the rows of the others.
+
+    In a table, the key of such a row gets a tombstone: what it had before is true no more.
+    """
+    sizes = _sizes(written.records, output.most)
+    if not sizes:
+        return written, []
+    refused = [
+        TooLarge(int(written.numbers[place]), size)
+        for place, size in sizes.items()
+        if written.present[place]
+    ]
+    places = np.fromiter(sizes, np.int64)
+    if not is_table:
+        return written.without(places), refused
+    present = written.present.copy()
+    present[places] = False
+    records = written.records
+    at = records.schema.get_field_index("value")
+    records = records.set_column(at, records.schema.field(at), _or_null(present, records["value"]))
+    gone = written._replace(records=records, present=present)
+    return gone.without(np.fromiter(_sizes(records, output.most), np.int64)), refused
+
+
+def _sizes(records: pa.RecordBatch, most: int) -> dict[int, int]:
+    """By place, the bytes of each record that is too large, in a batch of its own."""
+    contents = [pc.fill_null(pc.binary_length(records[name]), 0) for name in ("key", "value")]
+    suspects = pc.add(*(each.cast(pa.int64()) for each in contents)).to_numpy() + _BESIDES > most
+    sizes = {
+        int(place): sum(map(len, encode_columns(records.slice(place, 1))))
+        for place in np.flatnonzero(suspects)
+    }
+    return {place: size for place, size in sizes.items() if size > most}
 
 
 def _partitions(keys: pa.BinaryArray, count: int, home: int) -> NDArray[np.int32]:

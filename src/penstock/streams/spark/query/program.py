@@ -5,9 +5,11 @@ computes between them. A program travels to the workers once, and is kept there 
 """
 
 import hashlib
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -21,7 +23,7 @@ from penstock.streams.spark.blame import blame
 from penstock.streams.spark.packing import Packer, batch_id, packed
 from penstock.streams.spark.query.handed import HandedRows, write_handed_rows
 from penstock.streams.spark.query.messages import Outbox
-from penstock.streams.spark.query.outputs import Output, encode_rows
+from penstock.streams.spark.query.outputs import Output, TooLarge, encode_rows
 from penstock.streams.spark.query.rejections import (
     Maker,
     Reason,
@@ -163,7 +165,7 @@ class Delivery:
         self._program = program
         self._outbox = outbox
         self._task = task
-        self._written: dict[int, list[pa.RecordBatch]] = {}
+        self._written: dict[int, list[tuple[int, pa.RecordBatch]]] = {}  # with who made them
         self._handed: dict[int, list[HandedRows]] = {}
         self._rejected: dict[str, list[Rejection]] = {}
 
@@ -178,7 +180,7 @@ class Delivery:
                         node = self._program.outputs[number].node
                         chosen = self._chosen(selection, rows, node, leaf)
                     if chosen.num_rows:
-                        self._written.setdefault(number, []).append(chosen)
+                        self._written.setdefault(number, []).append((leaf, chosen))
                 case ToSpark(number, selection):
                     with blame("leaf", number):
                         chosen = self._chosen(selection, rows, number, leaf)
@@ -217,12 +219,14 @@ class Delivery:
                     self._pack(taker.leaf, taker.packer, taker.opening)
 
     def finish(self) -> None:
-        for number, batches in self._written.items():
+        for number, written in self._written.items():
+            output = self._program.outputs[number]
             with blame("output", number):
-                encoded = encode_rows(batches, self._program.outputs[number], self._task)
+                encoded = encode_rows([rows for _, rows in written], output, self._task)
+            self._reject_too_large(output, written, encoded.too_large)
             facts = {"output": number, "parts": encoded.parts, "records": encoded.records}
             self._outbox.tell(facts, encoded.content)
-            if self._program.outputs[number].view:
+            if output.view:
                 rows = encoded.rows
                 content = b"" if rows is None else packed(rows).to_pybytes()
                 self._outbox.tell({"view": number}, content)
@@ -232,6 +236,23 @@ class Delivery:
             reasons = Counter(each.reason for each in rejected)
             facts = {"rejected": node, "reasons": dict(reasons)}
             self._outbox.tell(facts, encode_rejections(rejected))
+
+    def _reject_too_large(
+        self,
+        output: Output,
+        written: Sequence[tuple[int, pa.RecordBatch]],
+        too_large: Sequence[TooLarge],
+    ) -> None:
+        ends = [*accumulate(rows.num_rows for _, rows in written)]
+        for row, size in too_large:
+            which = bisect_right(ends, row)
+            leaf, rows = written[which]
+            taken = f"{output.topic} takes {output.most:,} bytes (max.message.bytes)"
+            reason = Reason("too large", f"a record of {size:,} bytes, and {taken}")
+            made = self._program.maker(leaf, batch_id())
+            found = rejection(rows, row - ends[which] + rows.num_rows, reason, made)
+            if found is not None:
+                self._rejected.setdefault(output.node, []).append(found)
 
 
 class Shipped:

@@ -31,7 +31,9 @@ REJECTED_ROWS = pa.schema(
         "row": pa.string(),
     }
 )
-_MOST_CHARACTERS = 100_000  # of one row: what is longer is cut
+# What is longer is cut, so that the record fits the topic whatever characters these are.
+_MOST_CHARACTERS = 100_000  # of one row
+_MOST_IN_DETAIL = 10_000
 
 
 class Rejection(NamedTuple):
@@ -74,7 +76,7 @@ def rejection(rows: pa.RecordBatch, place: int, reason: Reason, made: Maker) -> 
     columns = {name: value for name, value in row.items() if not name.startswith("_")}
     content = {
         "reason": reason.kind,
-        "detail": reason.detail[:_MOST_CHARACTERS],
+        "detail": reason.detail[:_MOST_IN_DETAIL],
         "topic": made.topic,
         "partition": row.get(PARTITION),
         "offset": row.get(OFFSET),
