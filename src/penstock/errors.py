@@ -42,7 +42,8 @@
     │   ├── ForeignCheckpoint       the checkpoint belongs to another app or node
     │   ├── NodeFailed
     │   └── ViewBehind              a view has not seen a position in time
-    └── JavaMissing                 Spark needs Java 17 or later, and none was found
+    ├── JavaMissing                 Spark needs Java 17 or later, and none was found
+    └── SparkDied                   Spark's Java process has ended by itself
 
 Each carries a hint: what to do about it.
 """
@@ -249,4 +250,8 @@ class ViewBehind(AppError):
 
 
 class JavaMissing(PenstockError):
+    pass
+
+
+class SparkDied(PenstockError):
     pass

@@ -2,13 +2,11 @@
 
 import logging
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from penstock.errors import (
@@ -40,6 +38,7 @@ from penstock.runtime.nodes import (
     writer_name,
 )
 from penstock.runtime.query_folder import NONE, STATE, QueryFolder
+from penstock.runtime.spark import AppSpark, use_here
 from penstock.runtime.topics import check_unwritten, ensure_topics
 from penstock.serve.changelog import ViewSource
 from penstock.serve.offers import Published
@@ -49,7 +48,6 @@ from penstock.streams.spark.publishing import LogPublisher, Publisher
 from penstock.streams.spark.query.graph import QueryGraph
 from penstock.streams.spark.query.program import Program
 from penstock.streams.spark.query.rejections import rejected_topic
-from penstock.streams.spark.session import check_session, open_session
 from penstock.streams.state import restore
 
 logger = logging.getLogger(__name__)
@@ -62,7 +60,7 @@ class Installation:
     """`address` is where the log is over the wire, `source_log` where sources read it."""
 
     app: App
-    session: SparkSession
+    spark: AppSpark
     log: Log
     address: str
     source_log: str
@@ -70,6 +68,10 @@ class Installation:
     queries: list[BuiltQuery] = field(default_factory=list)
     crash_points: str = ""
     offer: Callable[[str, int, Mapping[str, Published]], None] = lambda query, batch, views: None
+
+    @property
+    def session(self) -> SparkSession:
+        return self.spark.session
 
     @property
     def nodes(self) -> list[Built]:
@@ -199,9 +201,9 @@ def installed(
     address = app.log or find_or_start(app.data)
     # Before Spark, which takes long to start: a log that is out of reach is told at once, and a
     # server that was started for this does not end because nobody came.
-    with Log.connect(address, time_limit=_TIME_LIMIT) as log, _session(app) as session:
-        use_here(session)
-        master = session.conf.get("spark.master") or ""
+    with Log.connect(address, time_limit=_TIME_LIMIT) as log, AppSpark(app) as spark:
+        use_here(spark.session)
+        master = spark.session.conf.get("spark.master") or ""
         one_host = master.startswith("local")
         source_log = str(app.data.absolute()) if app.log is None and one_host else address
         if rebuild:
@@ -212,7 +214,7 @@ def installed(
         for name in reset:
             _forget(app, folders[name], log)
         installation = Installation(
-            app, session, log, address, source_log, folders, crash_points=crash_points
+            app, spark, log, address, source_log, folders, crash_points=crash_points
         )
         build_queries(installation)
         try:
@@ -302,41 +304,6 @@ def _settle(built: Built) -> None:
     built.folder.note(query=built.query, states=built.place.states)
     if isinstance(built.node, View) and built.node.sql:
         built.folder.plan.write_text(sql_plan(built.frame))
-
-
-def _start_workers(session: SparkSession) -> None:
-    """Has Spark start its Python workers, which takes seconds, while nodes are built."""
-
-    def start() -> None:
-        with suppress(Exception):  # who needs them says what is wrong
-            cores = session.sparkContext.defaultParallelism
-            tasks = session.range(0, cores, 1, cores)
-            tasks.mapInArrow(lambda batches: batches, "id long").collect()
-
-    threading.Thread(target=start, name="penstock-workers", daemon=True).start()
-
-
-@contextmanager
-def _session(app: App) -> Iterator[SparkSession]:
-    """The app's own is stopped at the end, one that was given is not."""
-    if isinstance(app.spark, SparkSession):
-        check_session(app.spark)
-        yield app.spark
-        return
-    session = open_session(app.name, master=app.spark, settings=app.settings)
-    _start_workers(session)
-    try:
-        yield session
-    finally:
-        with suppress(Py4JNetworkError, ConnectionError):  # it is gone already
-            session.stop()
-
-
-def use_here(session: SparkSession) -> None:
-    """Makes it this thread's session, which is where Spark looks for data sources."""
-    assert session._jvm is not None
-    java = SparkSession._get_j_spark_session_class(session._jvm)
-    java.setActiveSession(session._jsparkSession)
 
 
 def _buckets(session: SparkSession) -> int:

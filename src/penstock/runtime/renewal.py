@@ -13,10 +13,11 @@ from penstock.runtime.app import App
 from penstock.runtime.declarations import Declaration, Derivation, Node, Outlet, Rejected, Topic
 from penstock.runtime.folders import app_folder, begin_generations
 from penstock.runtime.graph import unknown, written_by
-from penstock.runtime.installation import Installation, folders_of, use_here
+from penstock.runtime.installation import Installation, folders_of
 from penstock.runtime.loading import load_again, users_errors
 from penstock.runtime.membership import MAIN, drop_outdated, is_alone
 from penstock.runtime.nodes import Builder, add_output
+from penstock.runtime.spark import use_here
 from penstock.streams.spark.query.graph import QueryGraph
 from penstock.streams.spark.query.program import Program
 

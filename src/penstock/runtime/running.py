@@ -3,13 +3,11 @@
 import fcntl
 import logging
 import os
-import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from graphlib import TopologicalSorter
 from pathlib import Path
-from types import FrameType
 
 from penstock import clock
 from penstock.errors import AppError, PenstockError
@@ -26,6 +24,7 @@ from penstock.runtime.keeping import KeptViews, views_kept, views_served
 from penstock.runtime.rebuilding import Rebuilds
 from penstock.runtime.renewal import apply
 from penstock.runtime.status import AppStatus, NodeStatus
+from penstock.runtime.stopping import Stopped, told_to_stop
 from penstock.runtime.watch import Watch, cause_of
 
 logger = logging.getLogger(__name__)
@@ -53,7 +52,7 @@ def run(
     folder = app_folder(app.data, app.name)
     nodes = [NodeStatus(node.name) for node in app.ordered_nodes()]
     check_renewal(app, rebuild, reset)  # a slip costs nothing, not even what was told last
-    with running_alone(folder, app.name):
+    with running_alone(folder, app.name), told_to_stop() as stop:
         now = clock.now_ms()
         status = AppStatus(
             app.name, os.getpid(), now, now, nodes, file=str(file.absolute()) if file else ""
@@ -61,18 +60,22 @@ def run(
         Asked(folder).forget()
         status.write(folder)  # Spark takes its time
         try:
-            with (
-                installed(app, rebuild=rebuild, reset=reset) as installation,
-                told_to_stop() as stop,
-                views_kept(installation) as views,
-                views_served(installation, None if once else port) as status.address,
-            ):
+            with ExitStack() as opened:
+                with stop.at_once():
+                    installation = opened.enter_context(
+                        installed(app, rebuild=rebuild, reset=reset)
+                    )
+                views = opened.enter_context(views_kept(installation))
+                served = views_served(installation, None if once else port)
+                status.address = opened.enter_context(served)
                 supervisor = Supervisor(installation, folder, status, watcher, views)
                 if not once:
                     return supervisor.run(stop)
                 failing = supervisor.drain(stop)
                 views.finish()  # who asks for the present end is told when it is not reached
                 return failing
+        except Stopped:
+            return 0
         except Exception as error:
             status.error = cause_of(error)
             raise
@@ -354,25 +357,3 @@ def running_alone(folder: Path, app: str) -> Iterator[None]:
         lock.write(str(os.getpid()))
         lock.flush()
         yield
-
-
-@contextmanager
-def told_to_stop() -> Iterator[threading.Event]:
-    """Set by Ctrl-C, SIGTERM or a terminal that is closed; a second Ctrl-C interrupts at once."""
-    stop = threading.Event()
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if stop.is_set() and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        stop.set()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {each: signal.signal(each, handle) for each in signals}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -4,13 +4,15 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidInput
 from penstock.streams.spark.class_archive import java_options
+from penstock.streams.spark.gateway import forget_java, start_java
 from penstock.streams.spark.home import prepare_home
 from penstock.streams.spark.java import prepare_java
 
@@ -51,8 +53,8 @@ def open_session(
 
     A local master retries a task as a cluster does, `spark.task.maxFailures` times in all, 4 unless
     set. On a cluster, set `spark.sql.shuffle.partitions` to its cores; how many there will be is
-    not known here. Raises JavaMissing, and InvalidInput when this process has a session already:
-    most settings would not reach it.
+    not known here. Raises JavaMissing, SparkDied, and InvalidInput when this process has a session
+    already: most settings would not reach it. Interrupted, it leaves nothing of Spark behind.
     """
     # The active session is a thread's own; the context is the process's.
     if SparkContext._active_spark_context is not None:
@@ -71,10 +73,27 @@ def open_session(
         os.environ["PYSPARK_PYTHON"] = sys.executable
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(name)
-    for setting, value in chosen.items():
-        builder = builder.config(setting, value)
-    return builder.getOrCreate()
+    conf = SparkConf().setAppName(name).setAll([*chosen.items()])
+    return _opened(conf)
+
+
+def _opened(conf: SparkConf) -> SparkSession:
+    """By a thread of its own: there nothing is interrupted in the middle of a call of Java, and
+    Spark does not take Ctrl-C for itself."""
+
+    def opened() -> SparkSession:
+        start_java(conf)
+        return SparkSession.builder.config(conf=conf).getOrCreate()
+
+    with ThreadPoolExecutor(1, "penstock-spark") as thread:
+        opening = thread.submit(opened)
+        try:
+            return opening.result()
+        except KeyboardInterrupt:
+            forget_java()
+            wait([opening])
+            forget_java()  # if it has come about in between
+            raise
 
 
 def check_session(session: SparkSession) -> None:
