@@ -10,7 +10,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 from penstock import clock
-from penstock.errors import AppError, PenstockError
+from penstock.errors import AppError, PenstockError, SparkDied
 from penstock.runtime.app import App
 from penstock.runtime.asking import Asked
 from penstock.runtime.folders import app_folder
@@ -23,6 +23,7 @@ from penstock.runtime.installation import (
 from penstock.runtime.keeping import KeptViews, views_kept, views_served
 from penstock.runtime.rebuilding import Rebuilds
 from penstock.runtime.renewal import apply
+from penstock.runtime.revival import Revival
 from penstock.runtime.status import AppStatus, NodeStatus
 from penstock.runtime.stopping import Stopped, told_to_stop
 from penstock.runtime.watch import Watch, cause_of
@@ -35,6 +36,8 @@ _TELL_AGAIN = 3.0  # what has not changed; well below the time after which an ap
 _KEEP_AGAIN = 5.0
 _STOP_WITHIN = 20.0
 _ATTACH_AGAIN = 5.0
+_MOST_DEATHS = 3  # of Spark, without a batch in between, until what has an end gives up
+_DIES_WITHIN = 2.0
 
 
 def run(
@@ -106,6 +109,8 @@ class Supervisor:
         self._failing: list[str] = []
         self._keep_at = 0.0
         self._attach_at = 0.0
+        self._is_halted = False  # because Spark is gone
+        self._revival = Revival(installation.spark, status)
         self._rebuilds = Rebuilds(installation, folder, status.file)
         self.watches: list[Watch] = []
         self._watch()
@@ -141,6 +146,9 @@ class Supervisor:
                 continue
             while not self._drained(watch, stop) and watch.failures == 1 and watch.blamed:
                 pass  # once more, to be sure
+            if self._revival.is_needed():
+                self._await_revival(stop)
+                continue
             if culprits := watch.culprits:
                 self._detach(watch, culprits)
                 continue
@@ -198,14 +206,53 @@ class Supervisor:
         self._tell()
         while not stop.wait(_LOOK_EVERY):
             self._keep_log()
-            self._rebuild()
-            if not self._rebuilds.is_preparing:
-                self._move_nodes()
+            try:
+                self._look_after_nodes()
+            except SparkDied:
+                raise
+            except Exception:  # of Spark, unless it died in the middle: that is seen to next
+                if not self._installation.spark.death(_DIES_WITHIN):
+                    raise
             self._tell()
         self.status.stopping = True
         self._tell()
         self._halt()
         return len(self.status.failing)
+
+    def _look_after_nodes(self) -> None:
+        if self._revival.is_needed():
+            self._revive()
+            return
+        self._rebuild()
+        if not self._rebuilds.is_preparing:
+            self._move_nodes()
+
+    def _revive(self, *, drains: bool = False) -> None:
+        """Has all queries go on from what they have committed, once Spark runs again."""
+        if not self._is_halted:
+            self._is_halted = True
+            self._halt()
+            self._revival.tell()
+            self._told = 0.0
+            self._tell()
+        if self._revival.succeeds():
+            self._is_halted = False
+            self._renew()
+            for watch in self.watches if not drains else ():
+                watch.start()
+            self._told = 0.0
+
+    def _await_revival(self, stop: threading.Event) -> None:
+        """Of those who want to come to an end. Raises SparkDied when it dies again and again."""
+        while self._revival.is_needed() and not stop.is_set():
+            if self._revival.in_vain > _MOST_DEATHS:
+                raise SparkDied(
+                    f"Spark died {self._revival.in_vain} times in a row ({self.status.spark_died})",
+                    hint="its last words are above; has the machine enough memory?",
+                )
+            self._revive(drains=True)
+            self._tell()
+            stop.wait(_LOOK_EVERY)
 
     def _halt(self) -> None:
         deadline = clock.monotonic() + _STOP_WITHIN

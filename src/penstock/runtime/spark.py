@@ -34,6 +34,12 @@ class AppSpark:
         """How Spark's Java ended, "" while it is there; its end may be waited for."""
         return death_of_java(within)
 
+    def start_again(self) -> None:
+        """After its death. What was built on the session before is of no use any more."""
+        forget_java()
+        self.session = self._opened()
+        use_here(self.session)
+
     def __enter__(self) -> Self:
         return self
 

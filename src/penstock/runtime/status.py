@@ -139,6 +139,8 @@ class AppStatus:
     file: str = ""  # the one that makes the app, if it was started by that
     address: str = ""  # where its views are served over HTTP
     views_error: str = ""  # why its views are not brought up to date
+    spark_died: str = ""  # how Spark's Java ended when it last did by itself
+    spark_died_ms: int = 0
 
     def life(self) -> Life:
         if self.stopped:

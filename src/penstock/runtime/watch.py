@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from py4j.protocol import Py4JError, Py4JJavaError
+
 from penstock import clock
 from penstock.errors import ForeignCheckpoint, NodeChanged, PenstockError, TopicExists, WriterFenced
 from penstock.runtime.declarations import Node
@@ -27,6 +29,7 @@ _PUBLISH_EVERY, _PUBLISH_AGAIN = 1.0, 10.0  # seconds; the second after a failur
 _LOOK_SOON, _LOOK_LATER, _SOON = 0.002, 0.02, 2.0
 _LOOK_AGAIN = 1.0  # seconds until it looks for itself, whatever it was told, and at the wall clock
 _QUIET = 0.5  # seconds of silence after which topics are told how far the clock is
+_DIES_WITHIN = 2.0  # seconds from a connection that is lost to the end of the process
 PATIENCE = 2  # failures after which nodes that are to blame are left to themselves
 
 # What starting again does not mend. A query that is fenced runs in another process, which would be
@@ -283,6 +286,11 @@ class Watch:
 
     def _failed(self, error: BaseException) -> None:
         self._close()
+        if self._installation.spark.death(_DIES_WITHIN if _has_lost_java(error) else 0.0):
+            self._retry_at = math.inf  # whoever starts Spark again goes on with it
+            for status in self.statuses:
+                status.turn("failed")
+            return
         said = cause_of(error)
         self.failures += 1
         self.blamed = self.query.blamed(error)
@@ -348,6 +356,11 @@ def _has_read(engine: Engine, ends: Mapping[str, Mapping[int, int]]) -> bool:
         for name, parts in ends.items()
         for number, end in parts.items()
     )
+
+
+def _has_lost_java(error: BaseException) -> bool:
+    is_answer = isinstance(error, Py4JJavaError)
+    return isinstance(error, Py4JError | OSError | EOFError) and not is_answer
 
 
 def cause_of(error: BaseException) -> str:

@@ -30,6 +30,11 @@ def explain(status: AppStatus, node: NodeStatus, *, life: Life, now: int) -> lis
 
 def _app(status: AppStatus, life: Life, now: int) -> Iterator[str]:
     heard = roughly(now - status.written_ms)
+    if status.spark_died:
+        starts = life == "running" and all(each.state == "starting" for each in status.nodes)
+        again = "is being started again" if starts else "was started again"
+        died = roughly(now - status.spark_died_ms)
+        yield f"Spark died {died} ago ({status.spark_died}) and {again}; nothing is lost by that."
     match life:
         case "stopped":
             because = f" by an error: {status.error}" if status.error else ""

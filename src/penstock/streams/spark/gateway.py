@@ -11,11 +11,13 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
@@ -75,6 +77,18 @@ def start_java(conf: SparkConf) -> None:
             _starting.remove(java)
     gateway.proc = java
     SparkContext._gateway, SparkContext._jvm = gateway, gateway.jvm
+
+
+def let_end_quietly(context: SparkContext) -> None:
+    """Has the server that Java reports accumulators to take its end without a traceback."""
+    server = context._accumulatorServer
+    tell = server.handle_error
+
+    def handle_error(request: Any, address: Any) -> None:
+        if not isinstance(sys.exception(), EOFError | ConnectionError):
+            tell(request, address)
+
+    server.handle_error = handle_error  # type: ignore[assignment, method-assign]
 
 
 def death_of_java(within: float = 0.0) -> str:

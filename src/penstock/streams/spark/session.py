@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidInput
 from penstock.streams.spark.class_archive import java_options
-from penstock.streams.spark.gateway import forget_java, start_java
+from penstock.streams.spark.gateway import forget_java, let_end_quietly, start_java
 from penstock.streams.spark.home import prepare_home
 from penstock.streams.spark.java import prepare_java
 
@@ -83,7 +83,9 @@ def _opened(conf: SparkConf) -> SparkSession:
 
     def opened() -> SparkSession:
         start_java(conf)
-        return SparkSession.builder.config(conf=conf).getOrCreate()
+        session = SparkSession.builder.config(conf=conf).getOrCreate()
+        let_end_quietly(session.sparkContext)
+        return session
 
     with ThreadPoolExecutor(1, "penstock-spark") as thread:
         opening = thread.submit(opened)
