@@ -184,3 +184,13 @@ def test_a_total_that_is_nothing_leaves_no_state(tmp_path: Path) -> None:
     for changes in ([(0.1, 1), (math.nan, 1)], [(nan, -1), (1e308, 2)], [(1e308, -2), (0.1, -1)]):
         query.batch([batch_of(SCHEMA, rows_of(changes))])
     assert query.state_rows() == 0
+
+
+def test_an_overflow_goes_with_the_rows_that_caused_it(tmp_path: Path) -> None:
+    query = Query(tmp_path, AggregateKernel("k", ASKED, SCHEMA))
+    for changes in ([(1.0, 1), (2.0, 1)], *([(1e308, weight)] for weight in (1, 1, -1, -1))):
+        query.batch([batch_of(SCHEMA, rows_of(changes))])
+    sums = [row["s"] for row in query.changes if row["_weight"] == 1]
+    assert sums == [3.0, 1e308, math.inf, 1e308, 3.0]
+    assert query.changes[-1]["m"] == 1.5
+    assert query.changes[-1]["d"] == pytest.approx(math.sqrt(0.5))
