@@ -29,6 +29,14 @@ class Counting(Server):
 def test_it_sleeps_until_it_is_told_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.serve.server._TICK", 3_600.0)
     server = Counting()
+    slept_until_told: list[bool] = []
+    sleep = asyncio.sleep
+
+    async def noted_sleep(seconds: float) -> None:  # as between two looks
+        slept_until_told.append(server.should_exit)
+        await sleep(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", noted_sleep)
     thread = threading.Thread(target=server.run)
     thread.start()
     assert server.is_asleep.wait(60.0)
@@ -36,6 +44,7 @@ def test_it_sleeps_until_it_is_told_to_end(monkeypatch: pytest.MonkeyPatch) -> N
     thread.join(60.0)
     assert not thread.is_alive()
     assert server.ticks == [False, True]
+    assert all(slept_until_told)
     server.end()  # of one that has ended
 
 
