@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import median, quantiles
 from typing import NamedTuple
 
-from penstock.bench.apps.cases import Case
+from penstock.bench.apps.cases import ALIKE, CHAIN, DIFFERENT, Case
 from penstock.bench.figures import Row
 from penstock.bench.flink import FLINK
 from penstock.bench.spark_figures import PENSTOCK, Figures, Goal
@@ -43,9 +43,25 @@ def rows(cases: Sequence[Case]) -> list[Row]:
     return [measure.row(case) for measure in MEASURES for case in cases]
 
 
+# On two cores: for apps of a family with this many views.
+_WIDE = (ALIKE, DIFFERENT)
+_LIMITS: tuple[tuple[Measure, tuple[str, ...], int, float], ...] = (
+    (FIRST, _WIDE, 1, 10.0),
+    (FIRST, _WIDE, 30, 15.0),
+    (AGAIN, _WIDE, 1, 10.0),
+    (AGAIN, _WIDE, 30, 15.0),
+    (MEMORY, _WIDE, 30, 1_500.0),
+    (IDLE, _WIDE, 1, 0.05),
+    (IDLE, _WIDE, 30, 0.05),
+    (P50, _WIDE, 1, 100.0),
+    (P50, _WIDE, 30, 150.0),
+    (P50, (CHAIN,), 5, 150.0),
+)
+
+
 def goals(figures: Figures, cases: Sequence[Case]) -> list[Goal]:
-    """The cost of an app follows its data: many views take about what one takes. Those of figures
-    that were not measured are left out."""
+    """The cost of an app follows its data: many views take about what one takes, and no longer than
+    people wait. Those of figures that were not measured are left out."""
     found = []
     for measure, most in ((FIRST, 2.0), (PROCESSES, 1.5), (MEMORY, 2.0), (IDLE, 2.0), (P50, 3.0)):
         for one, many in _grown(cases):
@@ -54,6 +70,13 @@ def goals(figures: Figures, cases: Sequence[Case]) -> list[Goal]:
                 ratio = median(more) / median(few)
                 text = f"{measure.what}, {many.name} at most {most:.1f}x that of {one.name}"
                 found.append(Goal(text, f"{ratio:.2f}x", ratio <= most))
+    for measure, families, views, most in _LIMITS:
+        for case in cases:
+            values = figures.of(measure.row(case))
+            if case.family in families and len(case.views) == views and values:
+                row, found_value = measure.row(case), median(values)
+                text = f"{row.what} under {most:g} {measure.unit}"
+                found.append(Goal(text, row.short(found_value), found_value < most))
     for case in cases:
         row = SPEED.row(case)
         if figures.of(row) and figures.of(row, FLINK):
