@@ -13,7 +13,8 @@ setup: .venv/installed ## .venv with the package and everything its development 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv || { tests/peers/debian.sh python3-venv && $(PYTHON) -m venv .venv; }
 	$(BIN)/python -m pip install -q -c constraints.txt uv
-	$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[dev]'
+	UV_NATIVE_TLS=1 $(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[dev]' \
+		|| $(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
 	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m penstock.streams.spark.warm_up
 	@touch $@
