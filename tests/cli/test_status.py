@@ -42,6 +42,13 @@ def test_a_running_app(tmp_path: Path) -> None:
     assert len(lines) == 5
 
 
+def test_while_spark_starts_nothing_is_known_of_rows(tmp_path: Path) -> None:
+    unknown = an_input(next={}, end={}, clocks={}, read=0, kept=0, clock=None)
+    told(tmp_path, an_app(a_node(unknown, state="starting", rows_per_second=0.0)))
+    line = status(tmp_path).stdout.splitlines()[3]
+    assert line.split() == ["totals", "starting", "-", "0", "-", "-", "0"]
+
+
 @pytest.mark.parametrize("state", ["failed", "running"])
 def test_a_failing_node_shows_its_error(tmp_path: Path, state: str) -> None:
     told(tmp_path, an_app(a_node(state=state, error="KernelError: too much\n  hint: less")))

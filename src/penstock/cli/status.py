@@ -150,12 +150,13 @@ def _nodes(status: AppStatus, life: Life) -> Table:
             state = "stopped"
         said = f"building {node.progress}%" if state == "building" else state
         rejected = node.rejected.total()
+        is_known = node.state != "starting" or any(each.end for each in node.inputs)
         nodes.add_row(
             Text(node.name),
             Text(said, style=_STYLES.get(state, "dim")),
-            count(node.read),
+            count(node.read) if is_known else "-",
             count(round(node.rows_per_second)) if life == "running" else "-",
-            Text(count(node.lag), style="yellow" if node.lag else ""),
+            Text(count(node.lag) if is_known else "-", style="yellow" if node.lag else ""),
             "-" if node.clock is None else moment(node.clock),
             Text(count(rejected), style="yellow" if rejected else ""),
         )

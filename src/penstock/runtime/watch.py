@@ -237,10 +237,16 @@ class Watch:
             else:
                 teller.note(engine, place[1])
         self._noted = place
+        behind: set[str] = set()  # what is yet to be written; every node comes after its inputs
         for status in self.statuses:
+            is_behind = bool(
+                status.lag or behind.intersection(each.topic for each in status.inputs)
+            )
+            if is_behind:
+                behind.add(status.output)
             if status.state != "failed":
                 going = self._going(status)
-                status.turn("waiting" if going == "running" and not status.lag else going)
+                status.turn("waiting" if going == "running" and not is_behind else going)
         self._note_progress()
         if steps != self._told_log and self._publish_offsets():
             self._told_log = steps
