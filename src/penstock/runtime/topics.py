@@ -1,14 +1,17 @@
 """The topics that an app needs: made where it may make them, and checked where they are there."""
 
+import logging
 from collections.abc import Mapping
 from contextlib import closing
 
-from penstock.errors import DataLost, TopicExists, TopicNotFound
+from penstock.errors import DataLost, InvalidInput, TopicExists, TopicNotFound
 from penstock.log import Log
-from penstock.log.policy import TopicPolicy
+from penstock.log.policy import FOREVER, TopicPolicy
 from penstock.runtime.declarations import Declaration, Derivation, Rejected, Topic
 from penstock.runtime.nodes import Built
 from penstock.streams.source.topic import open_topic
+
+logger = logging.getLogger(__name__)
 
 _LARGEST = 2**31 - 1  # of a record batch, whose size is an int32
 
@@ -23,7 +26,11 @@ def ensure_topics(built: Built, declared: Mapping[str, Declaration], log: Log) -
     for name in built.node.inputs:
         found = declared[name]
         topic = declared[found.stream] if isinstance(found, Rejected) else found
-        if not isinstance(topic, Topic) or topic.topic in present:
+        if not isinstance(topic, Topic):
+            continue
+        if topic.topic in present:
+            if topic.key:
+                _keep_rows(topic, log)
             continue
         if topic.partitions is None:
             raise TopicNotFound(
@@ -55,6 +62,41 @@ def ensure_topics(built: Built, declared: Mapping[str, Declaration], log: Log) -
             retention_ms=-1,
             max_message_bytes=_largest_record(built.name, declared, log),
         )
+
+
+def _keep_rows(table: Topic, log: Log) -> None:
+    """Has the topic of a table keep its records: the row of a key that nobody changes for a week
+    would be gone. Raises InvalidInput where somebody has chosen how long, or how many, are kept."""
+    policy, default = log.describe(table.topic).policy, TopicPolicy()
+    if (
+        policy.cleanup_policy == "compact"
+    ):  # then the last of each key stays, whatever the rest says
+        return
+    limits = [
+        (setting, getattr(policy, setting.replace(".", "_")))
+        for setting in ("retention.ms", "retention.bytes")
+    ]
+    limits = [(setting, limit) for setting, limit in limits if limit != FOREVER]
+    if not limits:
+        return
+    if limits == [("retention.ms", default.retention_ms)]:  # as a producer that came first made it
+        log.alter(table.topic, retention_ms=FOREVER)
+        logger.warning(
+            "%s is a table, and its topic %s kept records for 7 days: from now on it keeps all",
+            table.name,
+            table.topic,
+        )
+        return
+    ((setting, limit), *_) = limits
+    raise InvalidInput(
+        f"table {table.name!r} would lose rows: its topic {table.topic!r} has {setting}={limit}",
+        hint=" ".join(
+            (
+                f"penstock topics alter {table.topic}",
+                *(f"--set {each}={FOREVER}" for each, _ in limits),
+            )
+        ),
+    )
 
 
 def _largest_record(node: str, declared: Mapping[str, Declaration], log: Log) -> int:
