@@ -15,7 +15,7 @@ from tests.runtime.statuses import an_app
 def supervisor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Supervisor:
     """Of an app without nodes, that would tell as often as it is asked to."""
     monkeypatch.setattr(running, "_TELL_EVERY", 0.0)
-    installation = SimpleNamespace(queries=[], nodes=[], folders={})
+    installation = SimpleNamespace(queries=[], nodes=[], folders={}, spark=None)
     return Supervisor(cast(Installation, installation), tmp_path, an_app())
 
 

@@ -32,6 +32,20 @@ penstock.errors.TopicNotFound: there is no topic 'clicks'
 
 FOREIGN = STREAM_FAILED.replace("\nRuntimeError: the scale", "\nlib.ArrowInvalid: the scale")
 
+NOT_THEIRS = STREAM_FAILED.replace("app.py", "/opt/lib/site-packages/pyspark/worker.py")
+
+THROUGH_A_LIBRARY = """Job aborted.
+Traceback (most recent call last):
+  File "/opt/lib/site-packages/pyspark/worker.py", line 9, in main
+    process()
+  File "/srv/shop/app.py", line 3, in named
+    return frame["a"]
+           ~~~~~^^^^^
+  File "/opt/lib/site-packages/pandas/core/frame.py", line 4102, in __getitem__
+    indexer = self.columns.get_loc(key)
+KeyError: 'a'
+"""
+
 JAVA = """An error occurred while calling o2051.start.
 : org.apache.spark.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] no such source
 \tat org.apache.spark.sql.errors.QueryExecutionErrors$.dataSourceNotFoundError(Q.scala:1)"""
@@ -40,8 +54,16 @@ JAVA = """An error occurred while calling o2051.start.
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (Exception(STREAM_FAILED), "RuntimeError: the scale is out of order"),
-        (Exception(FOREIGN), "lib.ArrowInvalid: the scale is out of order"),
+        (
+            Exception(STREAM_FAILED),
+            "RuntimeError: the scale is out of order (app.py, line 7, in through)",
+        ),
+        (
+            Exception(FOREIGN),
+            "lib.ArrowInvalid: the scale is out of order (app.py, line 7, in through)",
+        ),
+        (Exception(NOT_THEIRS), "RuntimeError: the scale is out of order"),
+        (Exception(THROUGH_A_LIBRARY), "KeyError: 'a' (/srv/shop/app.py, line 3, in named)"),
         (Exception(OURS), "TopicNotFound: there is no topic 'clicks'\n  hint: create it first"),
         (
             Exception(JAVA),
@@ -185,3 +207,11 @@ def test_a_status_is_computed_when_there_is_something_new() -> None:
     for engine.end in (0, 7, 7):
         watch.note()
     assert told.noted[4:] == ["all", "all", "time"]
+
+
+def test_an_error_of_the_users_code_in_this_process() -> None:
+    try:
+        exec(compile("def paid():\n    return {}['a']\npaid()", "app.py", "exec"), {})
+    except KeyError as error:
+        found = cause_of(error)
+    assert found == "KeyError: 'a' (app.py, line 2, in paid)"

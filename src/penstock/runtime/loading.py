@@ -3,7 +3,6 @@
 import importlib.util
 import os
 import sys
-import sysconfig
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,14 +15,9 @@ from pyspark import cloudpickle
 from penstock.errors import AppError, InvalidInput, PenstockError
 from penstock.runtime.app import App
 from penstock.runtime.graph import unknown
+from penstock.streams.spark.users_code import NOT_THEIRS, users_frames
 
 _PREFIX = "penstock_app_"
-# Where code lies that is not the user's: penstock itself, and what is installed.
-_NOT_THEIRS = (
-    str(Path(__file__).parents[1]),
-    *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
-    "<frozen",
-)
 
 _loading: ContextVar[bool] = ContextVar("penstock_loading", default=False)
 
@@ -94,7 +88,7 @@ def _modules_beside(path: Path) -> dict[str, ModuleType]:
     found = {}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) or ""
-        if name != "__main__" and file.startswith(folder) and not file.startswith(_NOT_THEIRS):
+        if name != "__main__" and file.startswith(folder) and not file.startswith(NOT_THEIRS):
             found[name] = module
     return found
 
@@ -137,9 +131,5 @@ def users_errors(what: str) -> Iterator[None]:
 
 def users_lines(error: BaseException) -> list[str]:
     """The places in the user's code that the error came through, with the code there."""
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(_NOT_THEIRS)
-    ]
-    return [line for text in traceback.format_list(frames) for line in text.rstrip().splitlines()]
+    frames = traceback.format_list(users_frames(error))
+    return [line for text in frames for line in text.rstrip().splitlines()]

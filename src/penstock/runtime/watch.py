@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from itertools import takewhile
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
@@ -18,6 +19,7 @@ from penstock.runtime.installation import Installation
 from penstock.runtime.nodes import writer_name
 from penstock.runtime.status import NodeStatus, State
 from penstock.runtime.telling import Teller
+from penstock.streams.spark.users_code import place_in, place_of
 
 logger = logging.getLogger(__name__)
 
@@ -370,9 +372,12 @@ def _has_lost_java(error: BaseException) -> bool:
 
 
 def cause_of(error: BaseException) -> str:
-    """The one sentence that says what happened, out of what passed through several processes."""
+    """The one sentence that says what happened, out of what passed through several processes, with
+    the line of the user's code that it was raised in."""
+    place = place_of(error)
     if isinstance(error, PenstockError):
-        return f"{type(error).__name__}: {error}"
+        hint = f"\n  hint: {error.hint}" if error.hint else ""
+        return f"{type(error).__name__}: {_at(error.message, place)}{hint}"
     text = str(error)
     found = _OURS.findall(text)
     if found:
@@ -382,8 +387,16 @@ def cause_of(error: BaseException) -> str:
     for number in reversed([n for n, line in enumerate(lines) if line.startswith("Traceback (")]):
         raised = [line for line in lines[number + 1 :] if line and not line.startswith(" ")]
         if raised:
-            return raised[0].strip()[:500]
+            frames = takewhile(lambda line: line.startswith(" "), lines[number + 1 :])
+            return _at(raised[0].strip()[:500], place_in("\n".join(frames)))
     # What Java raised stands after a colon, on the line after the call that it was raised in.
     lines = [line.strip().removeprefix(": ") for line in lines if line.strip()]
     raised = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b.*: ", line)]
-    return (raised or lines or [type(error).__name__])[-1 if raised else 0][:500]
+    said = (raised or lines or [type(error).__name__])[-1 if raised else 0][:500]
+    if place and not said.startswith(type(error).__name__):
+        said = f"{type(error).__name__}: {said}"
+    return _at(said, place)
+
+
+def _at(said: str, place: str) -> str:
+    return f"{said} ({place})" if place else said

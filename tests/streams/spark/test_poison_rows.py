@@ -5,6 +5,7 @@ What remains is held against plain Python over the same rows.
 
 import json
 import os
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -82,7 +83,9 @@ def test_rows_for_which_a_function_raises_are_rejected(spark: SparkSession) -> N
         for row in rejected:
             assert row["reason"] == "ValueError"
             text = POISON[row["offset"]]
-            assert row["detail"] == f"ValueError: invalid literal for int() with base 10: {text!r}"
+            said, place = row["detail"].splitlines()
+            assert said == f"ValueError: invalid literal for int() with base 10: {text!r}"
+            assert re.fullmatch(r"\(.*/test_poison_rows\.py, line \d+, in whole\)", place)
             assert (row["topic"], row["partition"], row["operator"]) == ("readings", 0, None)
             assert row["batch"] == 0
         assert told(run, "numbers") == {"ValueError": 4}
@@ -193,7 +196,9 @@ def test_too_many_fail_the_node(spark: SparkSession, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(segments, "MOST_ROWS", 3)
     with Run(app_of(as_numbers), spark=spark) as run:
         run.feed("readings", readings())
-        with pytest.raises(NodeFailed, match="invalid literal"):
+        with pytest.raises(
+            NodeFailed, match=r"invalid literal.*test_poison_rows\.py, line \d+, in whole"
+        ):
             run.drain()
 
 

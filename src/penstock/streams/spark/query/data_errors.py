@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 
 from penstock.streams.spark.blame import blames
 from penstock.streams.spark.query.rejections import Reason
+from penstock.streams.spark.users_code import place_in
 
 _PYTHON = "org.apache.spark.api.python.PythonException"
 # What Spark's own functions raise for a value; a plain SparkException is about the machinery.
@@ -70,4 +71,5 @@ def _of_python(text: str) -> Reason | None:
     # Of a library, only the name of the exception is known here.
     if is_elsewhere or _NETWORK.search(name) or name.startswith(("pyspark.", "penstock.")):
         return None
-    return Reason(name, "\n".join(raised))
+    place = place_in(traceback)
+    return Reason(name, "\n".join(raised) + (f"\n({place})" if place else ""))
