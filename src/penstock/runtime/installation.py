@@ -43,7 +43,7 @@ from penstock.runtime.topics import check_unwritten, ensure_topics
 from penstock.serve.changelog import ViewSource
 from penstock.serve.offers import Published
 from penstock.streams.spark.kafka_publishing import KafkaPublisher
-from penstock.streams.spark.place import claim_warm, warm_folder
+from penstock.streams.spark.place import warm_claimed, warm_folder
 from penstock.streams.spark.publishing import LogPublisher, Publisher
 from penstock.streams.spark.query.graph import QueryGraph
 from penstock.streams.spark.query.program import Program
@@ -196,12 +196,17 @@ def installed(
     app.ordered_nodes()  # whether they can be put in order is said before Spark starts
     folders = folders_of(app)
     check_renewal(app, rebuild, reset)
-    restore(str(app_folder(app.data, app.name).absolute() / STATE))
+    state = str(app_folder(app.data, app.name).absolute() / STATE)
+    restore(state)
     finish_generations(app_folder(app.data, app.name), app.name)
     address = app.log or find_or_start(app.data)
     # Before Spark, which takes long to start: a log that is out of reach is told at once, and a
     # server that was started for this does not end because nobody came.
-    with Log.connect(address, time_limit=_TIME_LIMIT) as log, AppSpark(app) as spark:
+    with (
+        Log.connect(address, time_limit=_TIME_LIMIT) as log,
+        warm_claimed(state),
+        AppSpark(app) as spark,
+    ):
         use_here(spark.session)
         master = spark.session.conf.get("spark.master") or ""
         one_host = master.startswith("local")
@@ -283,7 +288,6 @@ def _begun(
     if folder.committed == NONE:
         folder.settle(buckets, members)
     state = str((folder.app / STATE).absolute())
-    claim_warm(state)
     one_host = (session.conf.get("spark.master") or "").startswith("local")
     warm = warm_folder(state)
     passed = warm / "passed" / folder.name if one_host else None

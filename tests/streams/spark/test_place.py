@@ -1,3 +1,5 @@
+import os
+import subprocess
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +15,7 @@ from penstock.streams.spark.place import (
     claim_warm,
     forget_warm,
     place_for,
+    warm_claimed,
     warm_folder,
 )
 
@@ -73,6 +76,26 @@ def test_what_is_warm_goes_when_its_checkpoint_is_gone(tmp_path: Path) -> None:
     claim_warm("s3://bucket/checkpoint")
     assert warm_folder(str(here)).is_dir()
     assert not warm_folder(str(gone)).exists()
+
+
+def test_what_is_warm_goes_at_the_end(tmp_path: Path) -> None:
+    mine = str(tmp_path / "checkpoint")
+    with warm_claimed(mine):
+        assert warm_folder(mine).is_dir()
+    assert not warm_folder(mine).exists()
+
+
+def test_what_a_process_left_that_was_killed_goes_at_the_next_start(tmp_path: Path) -> None:
+    ended = subprocess.Popen(("true",))
+    ended.wait()
+    left, mine, running = (str(tmp_path / name) for name in ("left", "mine", "running"))
+    for each, process in ((left, ended.pid), (mine, ended.pid), (running, os.getpid())):
+        claim_warm(each)
+        (warm_folder(each) / "checkpoint").write_text(f"{each}\n{process}")
+    with warm_claimed(mine):
+        assert not warm_folder(left).exists()
+        assert warm_folder(running).is_dir()
+        assert warm_folder(mine).is_dir()  # which it goes on with
 
 
 def test_a_folder_that_others_can_read_is_refused(home: Path) -> None:

@@ -82,18 +82,32 @@ def forget_warm(checkpoint: str) -> None:
     shutil.rmtree(warm_folder(checkpoint), ignore_errors=True)
 
 
+@contextmanager
+def warm_claimed(checkpoint: str) -> Iterator[None]:
+    """Claims it, and gives back its memory at the end, which has to come after Spark's."""
+    claim_warm(checkpoint)
+    try:
+        yield
+    finally:
+        forget_warm(checkpoint)
+
+
 def claim_warm(checkpoint: str) -> None:
-    """Notes whose folder it is, and removes those of checkpoints that are there no more."""
+    """Notes whose folder it is, and removes those that nobody uses: of checkpoints that are there
+    no more, and of other apps whose process has ended without removing its own. What this app has
+    left is of use to it."""
     if "://" in checkpoint:  # whether that is still there, only those who reach it know
         return
+    own = warm_folder(checkpoint)
     for note in _warm_home().glob(f"*/{_CLAIM}"):
         # Of a node that was never started there is the folder around it.
         with suppress(FileNotFoundError):  # another app does the same
-            if not Path(note.read_text()).parent.exists():
+            whose, _, process = note.read_text().partition("\n")
+            is_left = note.parent != own and not Path(f"/proc/{process}").exists()
+            if is_left or not Path(whose).parent.exists():
                 shutil.rmtree(note.parent, ignore_errors=True)
-    folder = warm_folder(checkpoint)
-    folder.mkdir(exist_ok=True)
-    (folder / _CLAIM).write_text(str(Path(checkpoint).absolute()))
+    own.mkdir(exist_ok=True)
+    (own / _CLAIM).write_text(f"{Path(checkpoint).absolute()}\n{os.getpid()}")
 
 
 @cache
