@@ -77,11 +77,8 @@ def test_once(tmp_path: Path) -> None:
             log.create("orders", partitions=1)
             values = [*FILES["orders.jsonl"].encode().splitlines(), b"junk"]
             log.append("orders", [Record(value=value) for value in values])
-        done = run(
-            *("run", str(app), "--once", "--data", str(data), "--spark", "local[2]"),
-            cwd=tmp_path,
-            within=PATIENT,
-        )
+        once = ("run", str(app), "--once", "--data", str(data), "--spark", "local[2]")
+        done = run(*once, cwd=tmp_path, within=PATIENT)
         assert done.returncode == 0, done.stderr
         lines = done.stdout.splitlines()
         assert lines[0] == "shop: stopped"
@@ -98,6 +95,11 @@ def test_once(tmp_path: Path) -> None:
             totals = [record for number in partitions for record in log.read("totals", number, 0)]
         rows = [json.loads(record.value) for record in totals if record.value]
         assert rows == [{"customer": 7, "total": 6.5, "orders": 2}]
+
+        again = run(*once, cwd=tmp_path, within=PATIENT)  # there is nothing to do
+        assert again.returncode == 0
+        assert "Exception" not in again.stderr
+        assert "spark ERROR" not in again.stderr
 
         here = ("--data", str(data))
         assert run("status", *here).returncode == 0

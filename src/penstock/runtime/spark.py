@@ -12,12 +12,15 @@ from penstock.runtime.app import App
 from penstock.streams.spark.gateway import death_of_java, forget_java
 from penstock.streams.spark.session import check_session, open_session
 
+_WORKERS_WITHIN = 10.0
+
 
 class AppSpark:
     """Raises JavaMissing, SparkDied and InvalidInput when it is made."""
 
     def __init__(self, app: App) -> None:
         self._app = app
+        self._workers: threading.Thread | None = None
         self.is_own = not isinstance(app.spark, SparkSession)
         self.session = self._opened()
 
@@ -27,7 +30,7 @@ class AppSpark:
             check_session(given)
             return given
         session = open_session(self._app.name, master=given, settings=self._app.settings)
-        _start_workers(session)
+        self._workers = _start_workers(session)
         return session
 
     def death(self, within: float = 0.0) -> str:
@@ -56,6 +59,8 @@ class AppSpark:
         if self.death() or isinstance(error, KeyboardInterrupt):
             forget_java()
             return
+        if self._workers is not None:  # Spark tells of a job that is cut off, with a stack trace
+            self._workers.join(_WORKERS_WITHIN)
         with suppress(Py4JError, ConnectionError):  # it is gone already
             self.session.stop()
 
@@ -67,7 +72,7 @@ def use_here(session: SparkSession) -> None:
     java.setActiveSession(session._jsparkSession)
 
 
-def _start_workers(session: SparkSession) -> None:
+def _start_workers(session: SparkSession) -> threading.Thread:
     """Has Spark start its Python workers, which takes seconds, while nodes are built."""
 
     def start() -> None:
@@ -76,4 +81,6 @@ def _start_workers(session: SparkSession) -> None:
             tasks = session.range(0, cores, 1, cores)
             tasks.mapInArrow(lambda batches: batches, "id long").collect()
 
-    threading.Thread(target=start, name="penstock-workers", daemon=True).start()
+    thread = threading.Thread(target=start, name="penstock-workers", daemon=True)
+    thread.start()
+    return thread
