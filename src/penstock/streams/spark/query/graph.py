@@ -138,8 +138,9 @@ class QueryGraph:
         knows that two DataFrames are equal."""
         identity = number, schema.json()
         if identity not in self._rows:
-            read = Handed(self.program.handed, number, tuple(schema.names))
-            self._rows[identity] = leaf_rows(self.session, schema, read, self.program.buckets)
+            buckets = self.program.buckets
+            read = Handed(self.program.handed, number, tuple(schema.names), readers=buckets)
+            self._rows[identity] = leaf_rows(self.session, schema, read, buckets)
         return self._rows[identity]
 
     # Operators

@@ -91,24 +91,35 @@ def _path(folder: str, batch: str, leaf: int | str, task: int) -> Path:
 @dataclass(frozen=True)
 class Handed:
     """Reads the rows of a leaf that a stage before has left for Spark; travels to the workers.
-    With `columns` it gives those alone."""
+    With `columns` it gives those alone. That stage may have more tasks than the `readers` that
+    share its files; without a number of them, each reads the file of the task of its number."""
 
     folder: str
     leaf: int | str
     columns: tuple[str, ...] | None = None
+    readers: int | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # Not the task's number: Spark may have put several leaves into one stage.
         (number,) = [each for batch in batches for each in batch.column(0).to_pylist()]
-        path = _path(self.folder, batch_id(), self.leaf, number)
         some = SomeRows.of_task()
-        if not path.exists() or (some is not None and some.is_given_up(self.folder)):
+        if some is not None and some.is_given_up(self.folder):
             return
-        found: Iterable[pa.RecordBatch] = pa.ipc.open_stream(pa.memory_map(str(path)))
-        if some is not None:
-            found = _within(found, some.spans.get(f"{self.leaf}/{number}", []))
-        for rows in found:
-            yield rows if self.columns is None else rows.select(list(self.columns))
+        for path in self._files(number):
+            found: Iterable[pa.RecordBatch] = pa.ipc.open_stream(pa.memory_map(str(path)))
+            if some is not None:
+                found = _within(found, some.spans.get(f"{self.leaf}/{path.stem}", []))
+            for rows in found:
+                yield rows if self.columns is None else rows.select(list(self.columns))
+
+    def _files(self, number: int) -> list[Path]:
+        own = _path(self.folder, batch_id(), self.leaf, number)
+        if self.readers is None:
+            return [own] if own.exists() else []
+        there = (
+            each for each in own.parent.glob("*.arrow") if _task(each) % self.readers == number
+        )
+        return sorted(there, key=_task)
 
 
 @dataclass(frozen=True)

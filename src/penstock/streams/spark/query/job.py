@@ -38,7 +38,8 @@ from penstock.streams.state.files import Counts
 
 _PAYLOAD = MESSAGES.names.index("_payload")
 _SMALL = 2_000  # records; a guess well below where a second core would pay, and not tuned
-_WORTH_A_TASK = 8  # operators and outputs of a small batch: 1 to 2 ms each
+# Operators and outputs of a small batch: with 22 one task is faster than two, with 63 two are.
+WORTH_A_TASK = 24
 
 
 class Stepped(NamedTuple):
@@ -203,7 +204,7 @@ def _without_stages(graph: QueryGraph) -> DataFrame:
     """One task, or one for each core where there are enough operators and outputs for that."""
     program, session = graph.program, graph.session
     (levels,) = program.levels
-    worth = (len(program.operators) + len(program.outputs)) // _WORTH_A_TASK
+    worth = (len(program.operators) + len(program.outputs)) // WORTH_A_TASK
     most = min(session.sparkContext.defaultParallelism, worth)
     parts = [Shipped(each) for each in program.split(max(1, most))]
     place = Place(parts[0], 0, len(levels) + 1, last=True)

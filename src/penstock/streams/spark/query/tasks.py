@@ -128,7 +128,9 @@ class Carried(_Task):
     """Takes up what the job before had for operators of this one or a later one."""
 
     def _work(self, here: _Here, batches: Iterator[pa.RecordBatch]) -> None:
-        before = Handed(here.program.handed, _carried(self._place.phase - 1))
+        before = Handed(
+            here.program.handed, _carried(self._place.phase - 1), readers=here.program.buckets
+        )
         for message in read_messages(before(batches)):
             here.outbox.pass_on(message)
 
